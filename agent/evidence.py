@@ -1,0 +1,244 @@
+"""Evidence: what a node knows about its ranks, as ages, never as time stamps.
+
+A node's daemon turns shared memory and /proc into one ``NodeReport`` per observation; the core and, later,
+the peers of other nodes read only this. Every time is an *age* in nanoseconds at the moment of the report
+(clocks of two hosts are never compared). ``None`` means unknown, which is never the same as zero or false.
+All classes are frozen and hashable, so that equal evidence is equal by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Phase(str, Enum):
+    """What a rank is doing (design §3). NONE: nothing published. BETWEEN: the user's own code, outside
+    every boundary that the shim sees."""
+
+    NONE = "NONE"
+    INIT = "INIT"
+    INPUT = "INPUT"
+    FORWARD = "FORWARD"
+    BACKWARD = "BACKWARD"
+    OPTIMIZER = "OPTIMIZER"
+    COLLECTIVE = "COLLECTIVE"
+    CHECKPOINT = "CHECKPOINT"
+    COMPILE = "COMPILE"
+    EVAL = "EVAL"
+    STORE = "STORE"
+    EXITING = "EXITING"
+    BETWEEN = "BETWEEN"
+
+
+class CallState(str, Enum):
+    PENDING = "PENDING"
+    DONE = "DONE"
+    FAILED = "FAILED"
+
+
+class CallKind(str, Enum):
+    COLLECTIVE = "COLLECTIVE"
+    P2P_SEND = "P2P_SEND"
+    P2P_RECV = "P2P_RECV"
+    STORE = "STORE"
+
+
+class Source(str, Enum):
+    """PUBLIC: published by the shim before the call. RECORDER: seen later in the Flight Recorder."""
+
+    PUBLIC = "PUBLIC"
+    RECORDER = "RECORDER"
+
+
+class ProcessStatus(str, Enum):
+    """STOPPED: SIGSTOP or job control (state T), not a tracer's stop. GONE: exited and reaped or a zombie.
+    UNKNOWN: the process cannot be seen (other PID namespace) and its lock says nothing either."""
+
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    GONE = "GONE"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One thread's progress coordinate. ``ordinal`` grows with every boundary of the process; ``waiting``:
+    the host is inside a call that returns only when other ranks arrive."""
+
+    step: int
+    ordinal: int
+    phase: Phase
+    operation: str
+    age_ns: int
+    waiting: bool = False
+    thread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What members of one (group, sequence) must agree on. ``argument`` is the reduce operation or root
+    ("SUM", "root=3"), None where the source does not tell (the recorder); ``numel`` is None where sizes
+    may legally differ."""
+
+    operation: str
+    dtype: str
+    numel: int | None
+    argument: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A collective, P2P or store call of a rank, pending or recent. ``waiting``: the host is inside it.
+    ``peer`` is a global rank (P2P only). ``age_ns`` counts from the entry."""
+
+    group: int
+    sequence: int
+    kind: CallKind
+    state: CallState
+    fingerprint: Fingerprint
+    shape: str
+    age_ns: int
+    waiting: bool
+    source: Source
+    peer: int | None = None
+    tag: int | None = None
+    left_age_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Global ranks of a process group in group order, as runs (start, stride, count): O(runs) to store
+    and to test, whatever the group's size."""
+
+    runs: tuple[tuple[int, int, int], ...]
+
+    def __len__(self) -> int:
+        return sum(count for _, _, count in self.runs)
+
+    def __iter__(self) -> Iterator[int]:
+        for start, stride, count in self.runs:
+            for k in range(count):
+                yield start + k * stride
+
+    def __contains__(self, rank: object) -> bool:
+        return isinstance(rank, int) and any(
+            rank in range(start, start + count * stride, stride) if stride else rank == start
+            for start, stride, count in self.runs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A process group as one member sees it. ``enqueued``: highest collective sequence that this rank has
+    entered, exact ``as_of_age_ns`` ago. ``retired``: highest known to be finished. ``members`` is None
+    where the shim could not store them. ``group`` identifies the group job-wide."""
+
+    group: int
+    name: str
+    description: str
+    backend: str
+    members: Members | None
+    enqueued: int
+    retired: int | None
+    as_of_age_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeathNote:
+    """An exception that ended a thread or the process; ``source`` EXCEPTION, THREAD or WATCHDOG."""
+
+    source: str
+    kind: str
+    message: str
+    location: str
+    user_location: str
+    age_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """``exit_code`` and ``signal`` are None while it lives and where they could not be read.
+    ``oom``: the kernel killed it for memory, None where nothing is known."""
+
+    status: ProcessStatus
+    exit_code: int | None = None
+    signal: int | None = None
+    gone_age_ns: int | None = None
+    stopped_age_ns: int | None = None
+    oom: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the operating system says of a silent rank over the last ``window_ns``. ``cpu_ratio``: CPU
+    time of its publishing threads and its child processes per wall time. ``stack_moving``: the Python
+    stack of its main thread changed between samples, None where no stack could be read."""
+
+    window_ns: int
+    cpu_ratio: float
+    io_bytes_per_s: float
+    stack_moving: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+    native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The main thread's stack, innermost frame first. ``refused`` says why there is none.
+    ``waits``: its innermost frames are a collective's or store's wait."""
+
+    frames: tuple[Frame, ...]
+    age_ns: int
+    native: bool
+    waits: bool | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankReport:
+    """Everything known about one rank. ``observed`` is False for a process that carries this rank but has
+    no shim: then only ``pid`` and ``process`` mean something. ``silent_ns``: how long none of its
+    coordinates, calls or counters has moved."""
+
+    rank: int
+    pid: int
+    local_rank: int
+    device: str
+    observed: bool
+    process: ProcessView
+    coordinates: tuple[Coordinate, ...] = ()
+    heartbeat_age_ns: int | None = None
+    silent_ns: int = 0
+    attached_age_ns: int = 0
+    calls: tuple[Call, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    notes: tuple[DeathNote, ...] = ()
+    activity: Activity | None = None
+    stack: Stack | None = None
+
+    @property
+    def coordinate(self) -> Coordinate | None:
+        """The newest coordinate over all threads."""
+        return min(self.coordinates, key=lambda c: c.age_ns, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """One node's newest word on its ranks of one job; the unit that the evidence exchange merges by
+    (incarnation, version). ``ended``: every rank of the job on this node is gone."""
+
+    job: str
+    generation: int
+    node: str
+    incarnation: int
+    version: int
+    world_size: int
+    ranks: tuple[RankReport, ...] = field(default_factory=tuple)

@@ -1,0 +1,458 @@
+"""The shared-memory file of one rank: byte layout, record format, torn-read detection.
+
+One file per rank lives at ``/dev/shm/scoutd/<uid>/<job>/<generation>/rank-<r>``. The shim writes it,
+the agent reads it (with ``pread``, never through a mapping, so that a truncated file is an error and
+not a signal). Every section is a table of *records*; this is the whole layout, little-endian:
+
+========== ======= ====== ========== ===============================================================
+section    slots   copies copy bytes one record says
+========== ======= ====== ========== ===============================================================
+PREFIX     1       1      64         magic, layout version, file size (plain bytes, written once)
+HEADER     1       2      512        who wrote the file: process, job, generation, rank, device
+HEARTBEAT  1       2      128        the publisher thread is alive; the shim's own errors and cost
+PROGRESS   8       2      192        the progress coordinate of one writing thread
+RECORDER   1       2      64         when the Flight Recorder was last polled and dumped
+PENDING    16      2      192        one unfinished collective seen by the Flight Recorder
+COUNTERS   128     2      64         per process group: enqueued and retired collectives
+GROUPS     128     2      320        per process group: identity and membership
+CALLS      64      2      320        one public collective, P2P or store call, pending or recent
+HISTORY    128x16  1      64         per process group: fingerprint of one recent collective
+NOTES      4       2      768        a death note: an exception that ended a thread or the process
+TOPOLOGY   1       2      4096       parallel coordinates and mesh, as JSON text
+COMMAND    1       2      128        written by the agent: who observes, and when it last looked
+========== ======= ====== ========== ===============================================================
+
+A copy is ``sequence:u64 checksum:u32 length:u32 payload``, padded to a multiple of 64 bytes.
+``checksum`` is CRC-32 over the payload, started from the sequence, so it covers both. A writer uses copy
+``sequence % copies``, stores checksum, length and payload with one slice assignment and *then* the
+sequence with one aligned 8-byte store. A reader takes the valid copy with the highest sequence; a torn
+copy fails its checksum on any CPU, whatever the order in which the stores became visible, and is never
+believed. Sequence 0 means: never written. Slot ``k`` of PROGRESS belongs to one thread; slot ``k`` of
+COUNTERS, GROUPS and HISTORY belong to the same process group.
+
+Times are nanoseconds of CLOCK_MONOTONIC, which all processes of one host share. Text is UTF-8 in
+fixed fields, padded with NUL, cut at the field's end.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+MAGIC: Final = b"SCOUTSHM"
+LAYOUT_VERSION: Final = 1
+ROOT: Final = "/dev/shm/scoutd"
+UNKNOWN_U64: Final = (1 << 64) - 1
+"""A counter whose value the writer does not know."""
+
+HISTORY_DEPTH: Final = 16
+MAX_RUNS: Final = 12
+PREFIX: Final = struct.Struct("<8sIIQ40x")
+HEAD: Final = struct.Struct("<II")
+SEQUENCE: Final = struct.Struct("<Q")
+
+
+class LayoutError(Exception):
+    """The bytes are not a shared-memory file of this layout version; the text says what is wrong."""
+
+
+class Phase(IntEnum):
+    """What a rank is doing (design §3). NONE: nothing was published yet."""
+
+    NONE = 0
+    INIT = 1
+    INPUT = 2
+    FORWARD = 3
+    BACKWARD = 4
+    OPTIMIZER = 5
+    COLLECTIVE = 6
+    CHECKPOINT = 7
+    COMPILE = 8
+    EVAL = 9
+    STORE = 10
+    EXITING = 11
+    BETWEEN = 12
+    """Between two boundaries: the user's own code, outside every phase above."""
+
+
+class CallState(IntEnum):
+    """PENDING: entered and not left. DONE: returned or completed. FAILED: left by an exception."""
+
+    FREE = 0
+    PENDING = 1
+    DONE = 2
+    FAILED = 3
+
+
+class CallKind(IntEnum):
+    COLLECTIVE = 0
+    P2P_SEND = 1
+    P2P_RECV = 2
+    STORE = 3
+
+
+class NoteSource(IntEnum):
+    """Who wrote the death note: the main thread's hook, a thread's hook, or a library's watchdog."""
+
+    EXCEPTION = 0
+    THREAD = 1
+    WATCHDOG = 2
+
+
+class Header(NamedTuple):
+    """Identity of the writer. ``pid`` is in the writer's PID namespace; ``start_ticks`` is field 22 of
+    /proc/pid/stat, so that a reused pid is recognised. ``local_rank`` is -1 where unknown."""
+
+    pid: int
+    start_ticks: int
+    attached_ns: int
+    generation: int
+    uid: int
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    job: str
+    run: str
+    """The run tag of ``scoutd run`` (environment SCOUTD_RUN), empty elsewhere."""
+    launcher_id: str
+    node: str
+    device: str
+    backend: str
+    python: str
+    torch: str
+
+
+class Heartbeat(NamedTuple):
+    """``cost_ns``: time the shim has spent inside the trainer's calls since attach, sampled."""
+
+    beat_ns: int
+    beats: int
+    errors: int
+    cost_ns: int
+    boundaries: int
+    dropped: int
+    """Publications that found no free slot."""
+    disabled: str
+    """Parts of the shim that were switched off after an error, comma-separated."""
+
+
+class Progress(NamedTuple):
+    """A progress coordinate, written before a boundary that may block. ``waiting``: the host is inside
+    a call that returns only when other ranks arrive."""
+
+    thread: int
+    entered_ns: int
+    step: int
+    ordinal: int
+    phase: int
+    waiting: int
+    operation: str
+
+
+class RecorderState(NamedTuple):
+    polled_ns: int
+    dumped_ns: int
+    pending: int
+    """Unfinished collectives at the last dump, may exceed the slots of PENDING."""
+    blind: int
+    """1: no recorder on this backend, or TORCH_DISTRIBUTED_DEBUG=DETAIL hides everything."""
+
+
+class Pending(NamedTuple):
+    """One unfinished collective of the last dump; ``dump_ns`` names the dump it belongs to."""
+
+    dump_ns: int
+    group: int
+    sequence: int
+    created_ns: int
+    numel: int
+    operation: str
+    dtype: str
+    shape: str
+
+
+class Counters(NamedTuple):
+    """``enqueued``: highest collective sequence this rank has entered or enqueued, exact at ``as_of_ns``.
+    ``retired``: highest sequence known to be finished, or UNKNOWN_U64."""
+
+    group: int
+    enqueued: int
+    retired: int
+    as_of_ns: int
+
+
+class Group(NamedTuple):
+    """A process group. Members are the global ranks of ``runs``, triples (start, stride, count), in group
+    order; ``truncated`` = 1 where they did not fit and membership is unknown beyond them."""
+
+    group: int
+    created_ns: int
+    size: int
+    my_index: int
+    destroyed: int
+    truncated: int
+    name: str
+    description: str
+    backend: str
+    runs: tuple[tuple[int, int, int], ...]
+
+
+class Call(NamedTuple):
+    """A public call, published before it is made. ``sequence`` is the collective sequence within the
+    group (the Flight Recorder's ``collective_seq_id``); for P2P it counts calls to this peer with this
+    tag; for STORE it counts store waits. ``shape`` has at most 8 dimensions."""
+
+    group: int
+    sequence: int
+    entered_ns: int
+    left_ns: int
+    fingerprint: int
+    numel: int
+    thread: int
+    state: int
+    waiting: int
+    kind: int
+    peer: int
+    tag: int
+    operation: str
+    dtype: str
+    argument: str
+    shape: str
+
+
+class History(NamedTuple):
+    group: int
+    sequence: int
+    fingerprint: int
+
+
+class Note(NamedTuple):
+    """A death note. ``location`` is the innermost frame, ``user_location`` the innermost one outside
+    torch, site-packages and the standard library; both ``file:line in function``."""
+
+    at_ns: int
+    thread: int
+    source: int
+    kind: str
+    message: str
+    location: str
+    user_location: str
+
+
+class Topology(NamedTuple):
+    text: str
+
+
+class Command(NamedTuple):
+    observer_pid: int
+    observed_ns: int
+    interval_ns: int
+
+
+Record = TypeVar("Record")
+
+
+def encode_text(text: str, size: int) -> bytes:
+    """UTF-8 of at most ``size`` bytes, cut at a character's border."""
+    data = text.encode("utf-8", "replace")
+    return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()
+
+
+def decode_text(data: bytes) -> str:
+    return data.rstrip(b"\0").decode("utf-8", "replace")
+
+
+class Codec(Generic[Record]):
+    """Packs one kind of record into its payload and back; text fields are found by their format."""
+
+    def __init__(self, layout: str, make: Callable[..., Record]) -> None:
+        self.struct: Final = struct.Struct("<" + layout)
+        self.make: Final = make
+        self.texts: Final = [
+            (i, size) for i, size in enumerate(_field_sizes(layout)) if size is not None
+        ]
+
+    def pack(self, record: Record) -> bytes:
+        fields = list(record)  # type: ignore[call-overload]
+        for i, size in self.texts:
+            fields[i] = encode_text(fields[i], size)
+        return self.struct.pack(*fields)
+
+    def unpack(self, payload: bytes) -> Record:
+        fields = list(self.struct.unpack_from(payload))
+        for i, _ in self.texts:
+            fields[i] = decode_text(fields[i])
+        return self.make(*fields)
+
+
+class _GroupCodec(Codec[Group]):
+    """GROUPS has a table inside: the runs of its members follow the fixed fields."""
+
+    def pack(self, record: Group) -> bytes:
+        flat = [number for run in record.runs[:MAX_RUNS] for number in run]
+        head = super().pack(record._replace(runs=len(flat) // 3))  # type: ignore[arg-type]
+        return head + struct.pack(f"<{len(flat)}I", *flat)
+
+    def unpack(self, payload: bytes) -> Group:
+        head = super().unpack(payload)
+        count = min(int(head.runs), MAX_RUNS)  # type: ignore[call-overload]
+        flat = struct.unpack_from(f"<{3 * count}I", payload, self.struct.size)
+        return head._replace(runs=tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True)))
+
+
+def _field_sizes(layout: str) -> list[int | None]:
+    """Per value of a struct format: its size if it is text, else None. Pads ("x") are not values."""
+    sizes: list[int | None] = []
+    digits = ""
+    for char in layout:
+        if char.isdigit():
+            digits += char
+        elif char == "s":
+            sizes.append(int(digits))
+            digits = ""
+        elif char == "x":
+            digits = ""
+        else:
+            sizes.extend([None] * int(digits or "1"))
+            digits = ""
+    return sizes
+
+
+@dataclass(frozen=True)
+class Section(Generic[Record]):
+    """One table of records: ``slots`` × ``copies`` × ``copy_bytes`` from ``offset``."""
+
+    name: str
+    offset: int
+    slots: int
+    copies: int
+    copy_bytes: int
+    codec: Codec[Record]
+
+    @property
+    def size(self) -> int:
+        return self.slots * self.copies * self.copy_bytes
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def payload_limit(self) -> int:
+        return self.copy_bytes - SEQUENCE.size - HEAD.size
+
+    def position(self, slot: int, sequence: int) -> int:
+        """Byte offset of the copy that ``sequence`` is written to."""
+        return self.offset + (slot * self.copies + sequence % self.copies) * self.copy_bytes
+
+
+def _section(name: str, after: int, slots: int, copies: int, copy_bytes: int,
+             codec: Codec[Record]) -> Section[Record]:
+    section = Section(name, after, slots, copies, copy_bytes, codec)
+    tail = MAX_RUNS * 12 if isinstance(codec, _GroupCodec) else 0
+    if codec.struct.size + tail > section.payload_limit or copy_bytes % 64:
+        raise LayoutError(f"section {name}: records of {codec.struct.size + tail} bytes do not fit")
+    return section
+
+
+HEADER = _section("HEADER", PREFIX.size, 1, 2, 512,
+                  Codec("QQQQIIIiI4x96s48s64s64s32s32s16s24s", Header))
+HEARTBEAT = _section("HEARTBEAT", HEADER.end, 1, 2, 128, Codec("QQQQQQ64s", Heartbeat))
+PROGRESS = _section("PROGRESS", HEARTBEAT.end, 8, 2, 192, Codec("QQQQHH96s", Progress))
+RECORDER = _section("RECORDER", PROGRESS.end, 1, 2, 64, Codec("QQII", RecorderState))
+PENDING = _section("PENDING", RECORDER.end, 16, 2, 192, Codec("QQQQQ48s16s48s", Pending))
+COUNTERS = _section("COUNTERS", PENDING.end, 128, 2, 64, Codec("QQQQ", Counters))
+GROUPS = _section("GROUPS", COUNTERS.end, 128, 2, 320,
+                  _GroupCodec("QQIIHH48s48s16sI", Group))
+CALLS = _section("CALLS", GROUPS.end, 64, 2, 320,
+                 Codec("QQQQQQQHHHxxii32s16s48s48s", Call))
+HISTORY = _section("HISTORY", CALLS.end, 128 * HISTORY_DEPTH, 1, 64, Codec("QQQ", History))
+NOTES = _section("NOTES", HISTORY.end, 4, 2, 768, Codec("QQH64s256s192s192s", Note))
+TOPOLOGY = _section("TOPOLOGY", NOTES.end, 1, 2, 4096, Codec("4064s", Topology))
+COMMAND = _section("COMMAND", TOPOLOGY.end, 1, 2, 128, Codec("QQQ", Command))
+
+SECTIONS: Final = (HEADER, HEARTBEAT, PROGRESS, RECORDER, PENDING, COUNTERS, GROUPS, CALLS, HISTORY,
+                   NOTES, TOPOLOGY, COMMAND)
+FILE_SIZE: Final = COMMAND.end
+
+
+class Words(Protocol):
+    """A writable view of 8-byte words over the same memory as the byte view."""
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+def seal(payload: bytes, sequence: int) -> bytes:
+    """Checksum, length and payload: what follows the sequence in a copy."""
+    checksum = zlib.crc32(payload, sequence & 0xFFFFFFFF)
+    return HEAD.pack(checksum, len(payload)) + payload
+
+
+def write(view: memoryview, words: Words, section: Section[Record], slot: int, sequence: int,
+          record: Record) -> None:
+    """Publish ``record`` as ``sequence`` (1, 2, 3 … per slot) of one slot.
+
+    ``view`` is the whole file as bytes and ``words`` the same memory as native 8-byte words. One writer
+    per slot at a time. Hot paths in the shim do the same with a payload they packed themselves.
+    """
+    sealed = seal(section.codec.pack(record), sequence)
+    at = section.position(slot, sequence)
+    view[at + 8 : at + 8 + len(sealed)] = sealed
+    words[at >> 3] = sequence
+
+
+def read(data: bytes, base: int, section: Section[Record], slot: int) -> Record | None:
+    """The newest valid record of a slot, None if there is none (never written, or torn).
+
+    ``data`` holds the file's bytes from ``base`` on; a slot outside of it raises LayoutError.
+    """
+    best = 0
+    payload = b""
+    for copy in range(section.copies):
+        at = section.position(slot, copy) - base
+        sealed = _valid_copy(data, at, section)
+        if sealed is not None and sealed[0] > best:
+            best, payload = sealed
+    if not best:
+        return None
+    try:
+        return section.codec.unpack(payload)
+    except struct.error as error:
+        raise LayoutError(f"section {section.name}: {error}") from error
+
+
+def _valid_copy(data: bytes, at: int, section: Section[Record]) -> tuple[int, bytes] | None:
+    if at < 0 or at + section.copy_bytes > len(data):
+        raise LayoutError(f"section {section.name} lies outside of the file")
+    (sequence,) = SEQUENCE.unpack_from(data, at)
+    if not sequence:
+        return None
+    checksum, length = HEAD.unpack_from(data, at + 8)
+    if length > section.payload_limit or length < section.codec.struct.size:
+        return None
+    payload = data[at + 16 : at + 16 + length]
+    if zlib.crc32(payload, sequence & 0xFFFFFFFF) != checksum:
+        return None
+    return sequence, payload
+
+
+def prefix() -> bytes:
+    return PREFIX.pack(MAGIC, LAYOUT_VERSION, PREFIX.size, FILE_SIZE)
+
+
+def check_prefix(data: bytes) -> None:
+    """Raises LayoutError unless ``data`` begins a file of this layout version and size."""
+    if len(data) < PREFIX.size:
+        raise LayoutError(f"truncated: {len(data)} bytes")
+    magic, version, _, size = PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise LayoutError("not a scoutd file")
+    if version != LAYOUT_VERSION:
+        raise LayoutError(f"layout version {version}, this build reads {LAYOUT_VERSION}")
+    if size != FILE_SIZE:
+        raise LayoutError(f"file size {size}, expected {FILE_SIZE}")
