@@ -1,0 +1,1 @@
+"""How the core lives: an asyncio process with sockets, clocks, files, a command line and metrics."""

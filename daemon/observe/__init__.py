@@ -1,0 +1,1 @@
+"""What the daemon sees: shared memory, processes, their activity and their stacks."""

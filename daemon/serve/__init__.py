@@ -1,0 +1,1 @@
+"""What the daemon serves: gRPC queries, metrics and health over HTTP."""

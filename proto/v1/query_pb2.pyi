@@ -1,0 +1,192 @@
+from scoutd.proto.v1 import verdict_pb2 as _verdict_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("node", "version", "pid", "started_at", "stall_timeout_s", "jobs", "unobserved", "warnings")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    STALL_TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    UNOBSERVED_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    version: str
+    pid: int
+    started_at: str
+    stall_timeout_s: float
+    jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
+    unobserved: _containers.RepeatedCompositeFieldContainer[Unobserved]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., started_at: _Optional[str] = ..., stall_timeout_s: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., unobserved: _Optional[_Iterable[_Union[Unobserved, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class JobStatus(_message.Message):
+    __slots__ = ("job", "generation", "world_size", "run", "ranks", "open", "ended", "suppressed")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    generation: int
+    world_size: int
+    run: str
+    ranks: _containers.RepeatedCompositeFieldContainer[RankStatus]
+    open: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
+    ended: bool
+    suppressed: int
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ...) -> None: ...
+
+class RankStatus(_message.Message):
+    __slots__ = ("rank", "pid", "local_rank", "device", "process", "step", "phase", "operation", "silent_s", "heartbeat_age_s", "pending", "shim_disabled", "node")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SILENT_S_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    SHIM_DISABLED_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    pid: int
+    local_rank: int
+    device: str
+    process: str
+    step: int
+    phase: _verdict_pb2.Phase
+    operation: str
+    silent_s: float
+    heartbeat_age_s: float
+    pending: str
+    shim_disabled: str
+    node: str
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., local_rank: _Optional[int] = ..., device: _Optional[str] = ..., process: _Optional[str] = ..., step: _Optional[int] = ..., phase: _Optional[_Union[_verdict_pb2.Phase, str]] = ..., operation: _Optional[str] = ..., silent_s: _Optional[float] = ..., heartbeat_age_s: _Optional[float] = ..., pending: _Optional[str] = ..., shim_disabled: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class Unobserved(_message.Message):
+    __slots__ = ("rank", "pid", "reason")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    pid: int
+    reason: str
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ListVerdictsRequest(_message.Message):
+    __slots__ = ("job", "suppressed", "id")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    suppressed: bool
+    id: str
+    def __init__(self, job: _Optional[str] = ..., suppressed: bool = ..., id: _Optional[str] = ...) -> None: ...
+
+class ListVerdictsResponse(_message.Message):
+    __slots__ = ("verdicts",)
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    verdicts: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ...) -> None: ...
+
+class WatchVerdictsRequest(_message.Message):
+    __slots__ = ("job", "run")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    run: str
+    def __init__(self, job: _Optional[str] = ..., run: _Optional[str] = ...) -> None: ...
+
+class GetTopologyRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class GetTopologyResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobTopology]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobTopology, _Mapping]]] = ...) -> None: ...
+
+class JobTopology(_message.Message):
+    __slots__ = ("job", "generation", "world_size", "ranks", "groups", "warnings")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    generation: int
+    world_size: int
+    ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
+    groups: _containers.RepeatedCompositeFieldContainer[ProcessGroup]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[ProcessGroup, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RankPlace(_message.Message):
+    __slots__ = ("rank", "node", "local_rank", "device", "coordinates")
+    class CoordinatesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    COORDINATES_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    node: str
+    local_rank: int
+    device: str
+    coordinates: _containers.ScalarMap[str, int]
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., local_rank: _Optional[int] = ..., device: _Optional[str] = ..., coordinates: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class ProcessGroup(_message.Message):
+    __slots__ = ("id", "name", "description", "backend", "ranks")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    description: str
+    backend: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., backend: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ConcludeRequest(_message.Message):
+    __slots__ = ("run",)
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    def __init__(self, run: _Optional[str] = ...) -> None: ...
+
+class ConcludeResponse(_message.Message):
+    __slots__ = ("verdicts",)
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    verdicts: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""Guest code in the trainer."""
