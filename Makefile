@@ -1,0 +1,50 @@
+# Every target works alone on a fresh machine: it depends on the stamp of `sync`, which makes .venv from
+# python3.11 (or python3) and installs the pinned tools, torch and scoutd itself. Nothing else is needed.
+
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/.synced
+PROTOS := proto/v1/verdict.proto proto/v1/query.proto
+OURS := agent daemon proto shim tests tooling
+FAST := tests/unit tests/contract
+TESTED := tests/unit tests/contract tests/shim tests/e2e tests/chaos
+
+# One thread per trainer: the tests run four of them on whatever the machine has.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: sync demo test check proto bench clean
+.DEFAULT_GOAL := check
+
+sync: $(STAMP)
+
+$(STAMP): pyproject.toml requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt --editable '.[dev]'
+	touch $@
+
+# A small transformer on 4 CPU ranks, one of which hangs; the verdict says which.
+demo: $(STAMP)
+	$(BIN)/scoutd demo
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	MYPYPATH=typings $(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest --quiet $(FAST)
+
+test: check
+	$(BIN)/pytest $(wildcard $(TESTED))
+
+# Generated code is committed; tests/contract compares it with a fresh generation.
+proto: $(STAMP)
+	cd typings && ../$(BIN)/python -m grpc_tools.protoc -I scoutd/proto=../proto \
+	    --python_out=. --pyi_out=. --grpc_python_out=. $(addprefix scoutd/,$(PROTOS))
+
+bench: $(STAMP)
+	for script in tests/bench/*.py; do echo "== $$script"; $(BIN)/python $$script --json || exit 1; done
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find agent daemon proto shim tests tooling -name __pycache__ -type d -prune -exec rm -rf {} +
