@@ -11,7 +11,7 @@ class ScoutdError(Exception):
 
 
 class ConfigError(ScoutdError):
-    """The configuration is wrong; the text names the key, where it came from, its value and what is accepted."""
+    """The configuration is wrong; the text names the key, its source, its value and what is accepted."""
 
 
 class LocalError(ScoutdError):

@@ -3,9 +3,9 @@
 The runtime directory is ``$SCOUTD_RUNTIME_DIR``, else ``/run/scoutd`` for root, else
 ``$XDG_RUNTIME_DIR/scoutd``, else ``/tmp/scoutd-<uid>``; mode 0700 and owned by this user, because whoever can
 reach the socket may control the agent. A node agent listens on ``agent.sock`` in it, the private agent of
-``scoutd run`` on ``run-<tag>.sock``. Beside its socket a ready agent leaves ``<socket>.json`` (its *endpoint*:
-pid, ports, node) and removes both when it stops. A socket that nobody answers on is stale: its agent was
-killed. Connecting is the only test that cannot be fooled by a reused pid.
+``scoutd run`` on ``run-<tag>.sock``. Beside its socket a ready agent leaves ``<socket>.json`` (its
+*endpoint*: pid, ports, node) and removes both when it stops. A socket that nobody answers on is stale: its
+agent was killed. Connecting is the only test that cannot be fooled by a reused pid.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ def runtime_directory() -> Path:
 
 
 def ensure_directory(directory: Path | None = None) -> Path:
-    """``directory`` (default: the runtime directory) exists, is ours and closed to others.
+    """``directory`` (default: the runtime directory) exists, is ours, and nobody else writes to it.
+
+    An existing one is never made stricter here: it may be a directory that others depend on.
 
     Raises:
-        LocalError: it cannot be made, or it belongs to somebody else.
+        LocalError: it cannot be made, it belongs to somebody else, or others may write to it.
     """
     directory = directory or runtime_directory()
     try:
@@ -72,8 +74,8 @@ def ensure_directory(directory: Path | None = None) -> Path:
         raise LocalError(f"runtime directory {directory}: not a directory")
     if found.st_uid != os.geteuid():
         raise LocalError(f"runtime directory {directory}: belongs to uid {found.st_uid}, not to this user")
-    if found.st_mode & 0o077:
-        directory.chmod(0o700)
+    if found.st_mode & 0o022:
+        raise LocalError(f"runtime directory {directory}: others may write to it; chmod 700 {directory}")
     return directory
 
 

@@ -1,0 +1,184 @@
+"""What can be configured: every key with its section, unit, default and accepted values.
+
+``Config`` is one frozen value, made once from three sources, later ones winning: TOML file < environment <
+flags (``configsource`` reads them). A key has one name in each: ``timeout_s`` in ``[stall]`` of the file is
+``SCOUTD_STALL_TIMEOUT`` in the environment. The environment's name is ``SCOUTD_<SECTION>_<KEY>`` without the
+unit; ``root`` alone differs (``SCOUTD_ROOT``), because trainers read it too.
+
+Defaults that depend on the place (host name, state directory) are empty here and resolved by ``lifecycle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Final
+
+from scoutd.agent.evidence import Phase
+from scoutd.agent.settings import Settings
+from scoutd.proto import shm
+
+DEFAULT_PORT: Final = 7641
+DEFAULT_HTTP_PORT: Final = 9641
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("auto", "json", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a key accepts. Numbers lie in [low, high]; texts in ``choices``, unless that is empty."""
+
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[str, ...] = ()
+    env: str = ""
+    """Name in the environment where it breaks the rule of the module's docstring."""
+
+    def accepted(self, kind: str) -> str:
+        """The accepted values in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if kind == "int":
+            return f"a whole number from {self.low:g} to {self.high:g}"
+        if kind == "float":
+            return f"a number from {self.low:g} to {self.high:g}"
+        return "a text"
+
+
+def _key(default: Any, **rule: Any) -> Any:
+    return field(default=default, metadata={"rule": Rule(**rule)})
+
+
+def _seconds(default: float, low: float = 0.1, high: float = 86400.0) -> Any:
+    return _key(default, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSection:
+    """``node``: its name in verdicts, empty for the host name. ``port``, ``http_port``: 0 picks a free one.
+    ``socket``: path of the Unix socket, empty for the one in the runtime directory. ``state_dir``: empty for
+    /var/lib/scoutd (root) or the user's state directory; a private agent keeps state only where it is set."""
+
+    node: str = _key("")
+    bind: str = _key("127.0.0.1")
+    port: int = _key(DEFAULT_PORT, low=0, high=65535)
+    http_port: int = _key(DEFAULT_HTTP_PORT, low=0, high=65535)
+    socket: str = _key("")
+    state_dir: str = _key("")
+    log_level: str = _key("info", choices=LOG_LEVELS)
+    log_format: str = _key("auto", choices=LOG_FORMATS)
+
+
+@dataclass(frozen=True, slots=True)
+class StallSection:
+    """When silence is an alarm; see ``scoutd.agent.settings.Settings``, which these become. A limit of a
+    phase below ``timeout_s`` is raised to it; ``first_step_s`` 0 means no limit of its own."""
+
+    timeout_s: float = _seconds(30.0)
+    busy_factor: float = _key(4.0, low=1.0, high=1000.0)
+    busy_cpu_ratio: float = _key(0.25, low=0.0, high=1024.0)
+    busy_io_bytes_per_s: float = _key(4096.0, low=0.0, high=1e12)
+    init_s: float = _seconds(300.0)
+    first_step_s: float = _seconds(0.0, low=0.0)
+    checkpoint_s: float = _seconds(600.0)
+    compile_s: float = _seconds(600.0)
+    eval_s: float = _seconds(600.0)
+    exit_s: float = _seconds(60.0)
+    heartbeat_s: float = _seconds(5.0)
+    settle_s: float = _seconds(1.0, low=0.0, high=60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveSection:
+    """``interval_s``: between two looks at shared memory. ``linger_s``: how long a node agent keeps the files
+    of a job whose ranks are all gone. ``root``: where the shims write."""
+
+    interval_s: float = _seconds(0.25, low=0.02, high=10.0)
+    linger_s: float = _seconds(60.0, low=0.0)
+    root: str = _key(shm.ROOT, env="SCOUTD_ROOT")
+
+
+@dataclass(frozen=True, slots=True)
+class HooksSection:
+    """``on_verdict``: a shell command that gets each change of a verdict as JSON on its standard input; empty
+    for none. It is killed after ``timeout_s``."""
+
+    on_verdict: str = _key("")
+    timeout_s: float = _seconds(10.0, high=600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration, valid by construction through ``configsource.load``."""
+
+    agent: AgentSection = field(default_factory=AgentSection)
+    stall: StallSection = field(default_factory=StallSection)
+    observe: ObserveSection = field(default_factory=ObserveSection)
+    hooks: HooksSection = field(default_factory=HooksSection)
+
+    def settings(self) -> Settings:
+        """The core's knobs."""
+        stall = self.stall
+        return Settings(
+            stall_timeout_s=stall.timeout_s,
+            phase_limits_s={
+                Phase.INIT: stall.init_s,
+                Phase.CHECKPOINT: stall.checkpoint_s,
+                Phase.COMPILE: stall.compile_s,
+                Phase.EVAL: stall.eval_s,
+                Phase.EXITING: stall.exit_s,
+            },
+            first_step_limit_s=stall.first_step_s,
+            busy_factor=stall.busy_factor,
+            busy_cpu_ratio=stall.busy_cpu_ratio,
+            busy_io_bytes_per_s=stall.busy_io_bytes_per_s,
+            heartbeat_limit_s=stall.heartbeat_s,
+            settle_s=stall.settle_s,
+        )
+
+
+SECTIONS: Final[dict[str, type]] = {
+    "agent": AgentSection,
+    "stall": StallSection,
+    "observe": ObserveSection,
+    "hooks": HooksSection,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configurable key. ``kind`` is "int", "float" or "str"."""
+
+    section: str
+    name: str
+    kind: str
+    default: Any
+    rule: Rule
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def bare_name(self) -> str:
+        """The name without the unit of seconds; a rate keeps its unit."""
+        return self.name if self.name.endswith("_per_s") else self.name.removesuffix("_s")
+
+    @property
+    def env(self) -> str:
+        return self.rule.env or f"SCOUTD_{self.section}_{self.bare_name}".upper()
+
+    @property
+    def accepted(self) -> str:
+        return self.rule.accepted(self.kind)
+
+
+def keys() -> Iterator[Key]:
+    """Every key, in the order of the file."""
+    for section, cls in SECTIONS.items():
+        each: Field[Any]
+        for each in fields(cls):
+            yield Key(section, each.name, str(each.type), each.default, each.metadata["rule"])
+
+
+BY_PATH: Final[dict[str, Key]] = {key.path: key for key in keys()}
