@@ -1,0 +1,161 @@
+"""Commands and their options; each hands over to the file that does the work.
+
+Exit codes: 0 done, 2 the request or the agent's address is wrong, 3 a confirmed verdict ended the job
+(``run --on-verdict stop``), else those of the command that ran.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scoutd.daemon.cli import read
+from scoutd.daemon.errors import ScoutdError
+
+app = typer.Typer(
+    name="scoutd",
+    help="Finds the rank that broke a distributed PyTorch training job.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT|unix:PATH", help="The agent to ask; default: the one that runs here."),
+]
+Job = Annotated[str, typer.Option(help="Only this job; default: all.")]
+
+
+class OnVerdict(str, Enum):
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """The exit code after the command has run; whatever the user got wrong is one line on standard error."""
+    try:
+        code = app(args=list(arguments), prog_name="scoutd", standalone_mode=True)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    except ScoutdError as error:
+        print(f"scoutd: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return int(code or 0)
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="What to run, after `--`.")],
+    stall_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Silence that raises an alarm; default 30.")
+    ] = None,
+    on_verdict: Annotated[
+        OnVerdict, typer.Option(help="stop: end the job at the first confirmed verdict and exit with code 3.")
+    ] = OnVerdict.CONTINUE,
+    verdicts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every verdict there, one JSON line per change.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The agent's configuration (TOML).")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="This node's name in verdicts; default: the host name.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="The agent's gRPC port; default: a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(help="The agent's HTTP port; default: a free one.")] = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the agent's state there; default: not kept.")
+    ] = None,
+    replay_every: Annotated[
+        int | None, typer.Option(metavar="STEPS", help="Accepted and ignored: replay is not in this build.")
+    ] = None,
+    replay_variants: Annotated[
+        int | None, typer.Option(metavar="V", help="Accepted and ignored: replay is not in this build.")
+    ] = None,
+) -> None:
+    """Run a command, for example torchrun, and watch its ranks.
+
+    Uses the agent of this node if one runs and no option asks for another; else starts one for this run.
+    Exits with the command's code, 128 + N if signal N ended it, 127 if there is no such command.
+    """
+    from scoutd.daemon.cli.options import RunOptions
+    from scoutd.daemon.cli.run import run_command
+
+    if replay_every is not None or replay_variants is not None:
+        said = "replay is not in this build; --replay-every and --replay-variants are ignored"
+        print(f"scoutd: {said}", file=sys.stderr)
+    options = RunOptions(
+        command=tuple(command),
+        stop=on_verdict is OnVerdict.STOP,
+        verdicts=verdicts,
+        stall_timeout_s=stall_timeout,
+        config=config,
+        node=node,
+        port=port,
+        http_port=http_port,
+        state_dir=state_dir,
+    )
+    raise typer.Exit(run_command(options).code)
+
+
+@app.command()
+def agent() -> None:
+    """Run the node's agent; see `scoutd agent --help`."""
+    raise AssertionError("dispatched before this")  # main() never gets here; the command exists for --help
+
+
+@app.command()
+def status(job: Job = "", address: Address = None, json: Json = False) -> None:
+    """What every rank is doing now."""
+    read.status(address, job, json)
+
+
+@app.command()
+def watch(job: Job = "", address: Address = None, json: Json = False) -> None:
+    """Show every verdict as it changes, until interrupted or the agent ends."""
+    read.watch(address, job, json)
+
+
+@app.command()
+def verdicts(
+    job: Job = "",
+    suppressed: Annotated[
+        bool, typer.Option("--suppressed", help="Also alarms that were held back.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read a file of `run --verdicts`.")
+    ] = None,
+    address: Address = None,
+    json: Json = False,
+) -> None:
+    """List what was decided so far."""
+    read.verdicts(address, job, suppressed, file, json)
+
+
+@app.command()
+def explain(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The verdict's id or its beginning.")],
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read a file of `run --verdicts`.")
+    ] = None,
+    address: Address = None,
+    json: Json = False,
+) -> None:
+    """Show one verdict with everything it rests on."""
+    read.explain(address, id_, file, json)
+
+
+@app.command()
+def topology(job: Job = "", address: Address = None, json: Json = False) -> None:
+    """Show where the ranks are and which process groups they form."""
+    read.topology(address, job, json)

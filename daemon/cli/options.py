@@ -1,0 +1,38 @@
+"""What ``scoutd run`` was asked to do, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """``stop``: end the job at the first confirmed verdict. None: not given, the configuration decides.
+
+    ``stall_timeout_s``, ``config``, ``node``, ``port``, ``http_port`` and ``state_dir`` describe an agent;
+    where one of them is given, the run gets a private agent even if a node agent is there."""
+
+    command: tuple[str, ...]
+    stop: bool = False
+    verdicts: Path | None = None
+    stall_timeout_s: float | None = None
+    config: Path | None = None
+    node: str | None = None
+    port: int | None = None
+    http_port: int | None = None
+    state_dir: Path | None = None
+
+    @property
+    def wants_private_agent(self) -> bool:
+        return any(value is not None for value in self.flags().values()) or self.config is not None
+
+    def flags(self) -> dict[str, object]:
+        """By key path of the configuration, as ``configsource.load`` takes them."""
+        return {
+            "stall.timeout_s": self.stall_timeout_s,
+            "agent.node": self.node,
+            "agent.port": self.port,
+            "agent.http_port": self.http_port,
+            "agent.state_dir": None if self.state_dir is None else str(self.state_dir),
+        }

@@ -1,0 +1,159 @@
+"""The private agent of one ``scoutd run``: started, restarted when it dies, stopped and cleaned up after.
+
+The trainer never depends on it. An agent that cannot start at all (port in use, unusable directory: exit
+code 2) is reported in one line and not tried again; one that dies later comes back after a delay that
+doubles from 0.5 s to 30 s, at most ``MAX_RESTARTS`` times in a row. It runs in a session of its own, so
+that Ctrl-C does not reach it, in the root directory, so that nothing in the user's folder shadows a module,
+and it dies with us (PR_SET_PDEATHSIG). Its log goes to a file in a temporary directory, which also holds
+its state unless ``--state-dir`` names another place; the directory is removed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from scoutd.daemon import runtime
+from scoutd.daemon.cli.options import RunOptions
+
+REFUSED: Final = 2
+"""Exit code of an agent whose configuration, port or directory is not usable."""
+
+FIRST_DELAY_S: Final = 0.5
+LONGEST_DELAY_S: Final = 30.0
+MAX_RESTARTS: Final = 8
+STABLE_S: Final = 60.0
+"""An agent that lived this long has recovered: delays begin anew."""
+
+STOP_S: Final = 4.0
+"""The agent allows itself 2 s to close; twice that is a stuck one."""
+
+PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    """Runs in the forked child: one system call, nothing is imported or allocated."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class PrivateAgent:
+    """An agent process that is kept alive until ``stop``. ``say`` gets one line for the user."""
+
+    def __init__(self, tag: str, options: RunOptions, say: Callable[[str], None]) -> None:
+        self.tag: Final = tag
+        self.socket: Final = runtime.run_socket(tag)
+        self._options = options
+        self._say = say
+        self._folder = Path(tempfile.mkdtemp(prefix=f"scoutd-{tag}-"))
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        """The first agent process runs, which does not mean that it is ready."""
+        self._process = await self._spawn()
+        self._keeper = asyncio.create_task(self._keep())
+
+    @property
+    def given_up(self) -> bool:
+        """No agent runs and none will."""
+        return self._keeper is not None and self._keeper.done() and not self._stopping
+
+    async def stop(self) -> None:
+        """No agent process is left, nor anything it wrote, save in a ``--state-dir``."""
+        self._stopping = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+        if self._process is not None and self._process.returncode is None:
+            await self._end(self._process)
+        runtime.remove_endpoint(self.socket)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+            process.send_signal(signal.SIGCONT)
+        try:
+            await asyncio.wait_for(process.wait(), STOP_S)
+        except asyncio.TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _keep(self) -> None:
+        """Ends when the agent is given up."""
+        failures = 0
+        while self._process is not None:
+            since = time.monotonic()
+            code = await self._process.wait()
+            failures = 1 if time.monotonic() - since > STABLE_S else failures + 1
+            if code == REFUSED and failures == 1:
+                self._say(f"no agent, the job runs unobserved: {self._last_words()}")
+                return
+            if failures > MAX_RESTARTS:
+                self._say(
+                    f"no agent, it died {failures} times, the job runs on unobserved: {self._last_words()}"
+                )
+                return
+            await asyncio.sleep(min(FIRST_DELAY_S * 2 ** (failures - 1), LONGEST_DELAY_S))
+            self._say(f"the agent died ({_ending(code)}), starting it again; the job is not affected")
+            self._process = await self._spawn()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        with open(self._folder / "agent.log", "ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *agent_command(self.tag, self.socket, self._options, self._folder),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=_agent_environment(),
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _last_words(self) -> str:
+        """The last line of the agent's log, without the name in front that every line of ours has."""
+        try:
+            lines = (self._folder / "agent.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            lines = []
+        written = [line.strip() for line in lines if line.strip()]
+        return written[-1].removeprefix("scoutd: ") if written else "it said nothing"
+
+
+def agent_command(tag: str, socket: Path, options: RunOptions, folder: Path) -> list[str]:
+    """The agent's command line; paths are absolute because it runs elsewhere."""
+    command = [sys.executable, "-m", "scoutd.daemon", "--run", tag, "--socket", str(socket)]
+    command += ["--port", str(options.port or 0), "--http-port", str(options.http_port or 0)]
+    command += ["--state-dir", str((options.state_dir or folder / "state").absolute())]
+    if options.stall_timeout_s is not None:
+        command += ["--stall-timeout", f"{options.stall_timeout_s:g}"]
+    if options.config is not None:
+        command += ["--config", str(options.config.absolute())]
+    if options.node is not None:
+        command += ["--node", options.node]
+    return command
+
+
+def _agent_environment() -> dict[str, str]:
+    """Ours, and not the trainer's: neither tag nor injection, else the agent would observe itself."""
+    environ = dict(os.environ)
+    environ.pop("SCOUTD_RUN", None)
+    return environ
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

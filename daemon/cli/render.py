@@ -1,0 +1,180 @@
+"""Verdicts as panels. Pure: from a ``scoutd.v1.Verdict`` to a rich renderable.
+
+``panel`` is what a person reads at three in the morning: one sentence, then who, doing what, where in the
+code, since when, who only waited, and what to do. ``explanation`` is the whole argument behind it. Neither
+grows with the job: equal stories of thousands of ranks become one line with ranges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from scoutd.daemon.cli import ranges, words
+from scoutd.proto.v1 import verdict_pb2 as pb
+
+STYLES: Final = {pb.OPEN: "yellow", pb.CONFIRMED: "red", pb.RESOLVED: "green", pb.SUPPRESSED: "bright_black"}
+MAX_NAMED: Final = 4
+"""Implicated ranks that get lines of their own."""
+
+Row = tuple[str, str]
+
+
+def panel(verdict: pb.Verdict, footer: str = "") -> Panel:
+    """The verdict at a glance; ``footer`` says how to read more."""
+    rows = [*_culprits(verdict), *_doing(verdict), *_since(verdict), *_sides(verdict)]
+    rows += [("cleared" if i == 0 else "", line) for i, line in enumerate(words.cleared(verdict))]
+    rows += [("to do", words.action(verdict))]
+    if verdict.suppressed_because:
+        rows.append(("held back", verdict.suppressed_because))
+    rows.append(("verdict", f"{verdict.id}   {footer}".rstrip()))
+    headline = Text(verdict.summary or title(verdict), style="bold")
+    return Panel(
+        Group(headline, Text(), _grid(rows)),
+        title=Text(f" {title(verdict)} "),
+        title_align="left",
+        border_style=STYLES.get(verdict.state, ""),
+        padding=(0, 1),
+    )
+
+
+def title(verdict: pb.Verdict) -> str:
+    """``HANG · RANK_STALLED · rank 2``"""
+    who = ranges.name(each.rank for each in verdict.implicated)
+    parts = [_name(pb.Symptom, verdict.symptom), _name(pb.Cause, verdict.cause), who]
+    if verdict.state != pb.CONFIRMED:
+        parts.append(_name(pb.State, verdict.state))
+    return " · ".join(parts)
+
+
+def _name(enum: object, value: int) -> str:
+    """The name of an enum's value; a number where the agent is newer than we are."""
+    try:
+        return str(enum.Name(value))  # type: ignore[attr-defined]
+    except ValueError:
+        return str(value)
+
+
+def _grid(rows: Iterable[Row]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bright_black", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, value in rows:
+        grid.add_row(label, Text(value))
+    return grid
+
+
+def _culprits(verdict: pb.Verdict) -> list[Row]:
+    if not verdict.implicated:
+        return [("culprit", words.nobody(verdict))]
+    rows: list[Row] = []
+    for each in verdict.implicated[:MAX_NAMED]:
+        rows.append(("culprit" if not rows else "", _culprit(each)))
+        if each.reason:
+            rows.append(("", each.reason))
+        rows += [("", line) for note in verdict.death_notes if note.rank == each.rank for line in _note(note)]
+    rest = [each.rank for each in verdict.implicated[MAX_NAMED:]]
+    return [*rows, ("", f"and {ranges.name(rest)}")] if rest else rows
+
+
+def _culprit(each: pb.Implicated) -> str:
+    known = [f"on {each.node}" if each.node else "", f"pid {each.pid}" if each.pid else "", each.device]
+    return f"rank {each.rank} " + ", ".join(part for part in known if part)
+
+
+def _note(note: pb.DeathNote) -> list[str]:
+    where = words.short_path(note.user_location or note.location)
+    return [f"{note.type}: {note.message}".rstrip(": "), *([f"at {where}"] if where else [])]
+
+
+def _doing(verdict: pb.Verdict) -> list[Row]:
+    rows: list[Row] = []
+    if verdict.phase != pb.PHASE_UNSPECIFIED or verdict.operation:
+        phase = "" if verdict.phase == pb.PHASE_UNSPECIFIED else _name(pb.Phase, verdict.phase)
+        rows.append(("doing", " ".join(part for part in (phase, verdict.operation) if part)))
+    for each in verdict.implicated[:1]:
+        stack = words.stack_of(verdict, each.rank)
+        frame = words.own_frame(stack.frames) if stack is not None else None
+        if frame is not None:
+            rows.append(("code", words.place(frame)))
+        elif stack is not None and stack.refused:
+            rows.append(("code", f"unknown, no stack: {stack.refused}"))
+    return rows
+
+
+def _since(verdict: pb.Verdict) -> list[Row]:
+    text = words.since(verdict)
+    return [("since", text)] if text else []
+
+
+def _sides(verdict: pb.Verdict) -> list[Row]:
+    lines = words.fingerprints(verdict) if verdict.cause == pb.COLLECTIVE_MISMATCH else []
+    return [("calls" if i == 0 else "", line) for i, line in enumerate(lines)]
+
+
+def explanation(verdict: pb.Verdict) -> RenderableType:
+    """The panel, and below it everything the verdict rests on."""
+    parts: list[RenderableType] = [panel(verdict)]
+    for heading, body in (
+        ("Course", _grid(_course(verdict))),
+        ("Evidence", _grid(_evidence(verdict))),
+        ("Deaths", _grid(_deaths(verdict))),
+    ):
+        if body.row_count:
+            parts += [Text(), Text(heading, style="bold"), body]
+    for stack in verdict.stacks:
+        parts += [Text(), Text(f"Stack of rank {stack.rank}, innermost first", style="bold"), _stack(stack)]
+    return Group(*parts)
+
+
+def _course(verdict: pb.Verdict) -> list[Row]:
+    latency = verdict.detection_latency_ms / 1000
+    times = [
+        ("last progress", verdict.onset_at),
+        ("opened", verdict.opened_at),
+        ("confirmed", verdict.confirmed_at),
+        ("closed", verdict.closed_at),
+    ]
+    rows = [(label, words.clock(when)) for label, text in times if (when := words.moment(text)) is not None]
+    if latency:
+        rows.append(("detected after", words.duration(latency)))
+    rows.append(("job", f"{verdict.job}, generation {verdict.generation}"))
+    if verdict.peer_group:
+        rows.append(
+            ("judged among", f"{ranges.name(verdict.peer_group)}: {_name(pb.Status, verdict.status)}")
+        )
+    return rows
+
+
+def _evidence(verdict: pb.Verdict) -> list[Row]:
+    """Items of one kind and text are one line, whatever the number of ranks that share them."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for item in verdict.evidence:
+        ranks = found[item.kind, item.text]
+        if item.HasField("rank"):
+            ranks.append(item.rank)
+    return [
+        (kind, f"{ranges.name(ranks)}: {text}" if ranks else text) for (kind, text), ranks in found.items()
+    ]
+
+
+def _deaths(verdict: pb.Verdict) -> list[Row]:
+    return [(f"rank {note.rank}", "\n".join(_note(note))) for note in verdict.death_notes]
+
+
+def _stack(stack: pb.Stack) -> RenderableType:
+    if not stack.frames:
+        return Text(f"  none: {stack.refused or 'not captured'}")
+    own = words.own_frame(stack.frames)
+    lines = Text()
+    for frame in stack.frames:
+        mark = "→ " if frame is own else "  "
+        style = "bold" if frame is own else "bright_black" if frame.native else ""
+        lines.append(f"{mark}{words.place(frame)}\n", style=style)
+    lines.rstrip()
+    return lines

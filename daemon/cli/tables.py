@@ -1,0 +1,151 @@
+"""Status, topology and verdict lists as tables. Pure: from responses to rich renderables.
+
+Columns that carry an identity (rank, verdict id, node) never wrap and are never cut; text columns fold.
+Ranks of the same story are one row in the topology, so that thousands fit on a screen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scoutd.daemon.cli import ranges, words
+from scoutd.daemon.cli.render import STYLES, title
+from scoutd.proto.v1 import query_pb2 as query
+from scoutd.proto.v1 import verdict_pb2 as pb
+
+MAX_ROWS: Final = 64
+"""Ranks that get a row each; of more, the most silent ones."""
+
+
+def status(response: query.GetStatusResponse) -> RenderableType:
+    """The agent in one line, a table per job, and what is degraded."""
+    started = words.moment(response.started_at)
+    since = f", since {words.clock(started)}" if started is not None else ""
+    head = f"agent {response.version} on {response.node}, pid {response.pid}{since}, "
+    parts: list[RenderableType] = [Text(f"{head}stall timeout {response.stall_timeout_s:g} s")]
+    for job in response.jobs:
+        parts += [Text(), *_job(job)]
+    if not response.jobs:
+        parts.append(Text("no job is running on this node"))
+    if response.unobserved:
+        parts.append(Text())
+    parts += [
+        Text(f"rank {each.rank}, pid {each.pid} is not observed: {each.reason}", style="yellow")
+        for each in response.unobserved
+    ]
+    parts += [Text(f"degraded: {warning}", style="yellow") for warning in response.warnings]
+    return Group(*parts)
+
+
+def _job(job: query.JobStatus) -> list[RenderableType]:
+    facts = [
+        f"job {job.job}",
+        f"generation {job.generation}",
+        f"{len(job.ranks)} of {job.world_size} ranks here",
+    ]
+    facts += [f"run {job.run}"] if job.run else []
+    facts += ["ended"] if job.ended else []
+    facts += [f"{job.suppressed} alarms suppressed"] if job.suppressed else []
+    shown = sorted(sorted(job.ranks, key=lambda rank: -rank.silent_s)[:MAX_ROWS], key=lambda rank: rank.rank)
+    table = _table("rank", "step", "phase", "operation", "silent", "pending", "process")
+    for rank in shown:
+        table.add_row(*_rank(rank), style=_rank_style(rank))
+    parts: list[RenderableType] = [Text(", ".join(facts), style="bold"), table]
+    if len(shown) < len(job.ranks):
+        parts.append(Text(f"… and {len(job.ranks) - len(shown)} ranks that are less silent"))
+    parts += [
+        Text(f"rank {rank.rank}: parts of the shim are off: {rank.shim_disabled}", style="yellow")
+        for rank in shown
+        if rank.shim_disabled
+    ]
+    parts += [
+        Text(f"{verdict.id}  {title(verdict)}: {verdict.summary}", style=STYLES.get(verdict.state, ""))
+        for verdict in job.open
+    ]
+    return parts
+
+
+def _rank(rank: query.RankStatus) -> list[str]:
+    phase = "" if rank.phase == pb.PHASE_UNSPECIFIED else pb.Phase.Name(rank.phase)
+    return [
+        str(rank.rank),
+        str(rank.step),
+        phase,
+        rank.operation,
+        words.duration(rank.silent_s),
+        rank.pending,
+        f"{rank.process.lower()} {rank.pid}" if rank.pid else rank.process.lower(),
+    ]
+
+
+def _rank_style(rank: query.RankStatus) -> str:
+    return "" if rank.process == "RUNNING" else "red"
+
+
+def verdicts(response: query.ListVerdictsResponse) -> RenderableType:
+    """One row per verdict, oldest first."""
+    if not response.verdicts:
+        return Text("no verdicts")
+    table = _table("verdict", "state", "since", "what")
+    for verdict in response.verdicts:
+        opened = words.moment(verdict.onset_at) or words.moment(verdict.opened_at)
+        state = pb.State.Name(verdict.state)
+        what = verdict.summary or title(verdict)
+        if verdict.suppressed_because:
+            what += f" ({verdict.suppressed_because})"
+        table.add_row(
+            verdict.id,
+            Text(state, style=STYLES.get(verdict.state, "")),
+            words.clock(opened) if opened is not None else "",
+            what,
+        )
+    return table
+
+
+def topology(response: query.GetTopologyResponse) -> RenderableType:
+    """Per job: where the ranks are and which process groups they form."""
+    parts: list[RenderableType] = []
+    for job in response.jobs:
+        head = f"job {job.job}, generation {job.generation}, {job.world_size} ranks"
+        parts += [Text(head, style="bold"), _places(job), _groups(job), Text()]
+        parts += [Text(f"degraded: {warning}", style="yellow") for warning in job.warnings]
+    return Group(*parts[:-1]) if parts else Text("no job is running on this node")
+
+
+def _places(job: query.JobTopology) -> Table:
+    """Small jobs: a row per rank with its coordinates. Large ones: a row per node."""
+    if len(job.ranks) > MAX_ROWS:
+        nodes: dict[str, list[int]] = defaultdict(list)
+        for place in job.ranks:
+            nodes[place.node].append(place.rank)
+        table = _table("node", "ranks")
+        for node, ranks in nodes.items():
+            table.add_row(node, ranges.name(ranks))
+        return table
+    table = _table("rank", "node", "local", "device", "coordinates")
+    for place in job.ranks:
+        axes = " ".join(f"{axis}={place.coordinates[axis]}" for axis in "dstpce" if axis in place.coordinates)
+        local = str(place.local_rank) if place.local_rank >= 0 else "?"
+        table.add_row(str(place.rank), place.node, local, place.device or "?", axes or "unknown")
+    return table
+
+
+def _groups(job: query.JobTopology) -> Table:
+    table = _table("group", "backend", "description", "members")
+    for group in job.groups:
+        members = ranges.name(group.ranks) if group.ranks else "unknown"
+        table.add_row(group.name or group.id, group.backend, group.description, members)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    """The first column never wraps, the others fold; nothing is cut."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, no_wrap=i == 0, overflow="fold")
+    return table
