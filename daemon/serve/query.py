@@ -1,0 +1,94 @@
+"""The Query service: what people and restart tools ask. Read-only; answers from memory, never waits for a
+round of the main loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+
+from scoutd.daemon import codecstatus
+from scoutd.daemon.clock import Stamps
+from scoutd.daemon.codec import verdict_from_bytes
+from scoutd.daemon.jobs import Job
+from scoutd.daemon.ledger import Ledger
+from scoutd.daemon.seams import UnobservedPort
+from scoutd.daemon.watchers import Watcher, Watchers
+from scoutd.proto.v1 import query_pb2 as pb
+from scoutd.proto.v1 import query_pb2_grpc, verdict_pb2
+
+
+@dataclass(frozen=True)
+class View:
+    """What the services may see of the agent; the callables are asked at each request."""
+
+    node: str
+    version: str
+    started_ns: int
+    stamps: Stamps
+    clock: Callable[[], int]
+    stall_timeout_s: Callable[[], float]
+    jobs: Callable[[], Iterable[Job]]
+    unobserved: Callable[[], Iterable[UnobservedPort]]
+    warnings: Callable[[], Iterable[str]]
+    ledger: Ledger
+    watchers: Watchers
+
+    def selected(self, job: str) -> list[Job]:
+        """All jobs, or the one of this name."""
+        return [each for each in self.jobs() if not job or each.name == job]
+
+
+class QueryService(query_pb2_grpc.QueryServicer):
+    def __init__(self, view: View) -> None:
+        self._view: Final = view
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Any) -> pb.GetStatusResponse:
+        view = self._view
+        now = view.clock()
+        return pb.GetStatusResponse(
+            node=view.node,
+            version=view.version,
+            pid=os.getpid(),
+            started_at=view.stamps.text(view.started_ns),
+            stall_timeout_s=view.stall_timeout_s(),
+            jobs=[codecstatus.encode_job(job, view.stamps, now) for job in view.selected(request.job)],
+            unobserved=codecstatus.encode_unobserved(view.unobserved()),
+            warnings=list(view.warnings()),
+        )
+
+    async def ListVerdicts(self, request: pb.ListVerdictsRequest, context: Any) -> pb.ListVerdictsResponse:
+        found = self._view.ledger.select(job=request.job, verdict_id=request.id,
+                                         suppressed=request.suppressed or bool(request.id))
+        return pb.ListVerdictsResponse(verdicts=[verdict_from_bytes(entry.message) for entry in found])
+
+    async def GetTopology(self, request: pb.GetTopologyRequest, context: Any) -> pb.GetTopologyResponse:
+        jobs = self._view.selected(request.job)
+        return pb.GetTopologyResponse(jobs=[codecstatus.encode_topology(job) for job in jobs])
+
+    async def WatchVerdicts(self, request: pb.WatchVerdictsRequest,
+                            context: Any) -> AsyncIterator[verdict_pb2.Verdict]:
+        """Subscribed before the past is read, so that no change falls between the two."""
+        watcher = self._view.watchers.add()
+        if watcher is None:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watchers")
+            return
+        try:
+            for entry in self._view.ledger.select(job=request.job, run=request.run):
+                yield verdict_from_bytes(entry.message)
+            async for message in _changes(watcher, request):
+                yield message
+        finally:
+            self._view.watchers.remove(watcher)
+        if watcher.lost:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "this watcher was too slow, ask again")
+
+
+async def _changes(watcher: Watcher,
+                   request: pb.WatchVerdictsRequest) -> AsyncIterator[verdict_pb2.Verdict]:
+    while (entry := await watcher.next()) is not None:
+        if request.job in ("", entry.job) and request.run in ("", entry.run):
+            yield verdict_from_bytes(entry.message)
