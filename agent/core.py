@@ -1,0 +1,210 @@
+"""The core of one job: events in, effects out, time as an argument.
+
+``step`` keeps the newest report of each node, brings them to one moment, lets ``localize`` judge it and the
+``Ledger`` turn findings into verdicts. It also decides what the daemon should look at next: whose activity
+to sample and whose stack to capture, before a verdict needs them.
+
+A new generation of the job resets everything; reports of older generations are fenced off. If two ticks
+lie further apart than ``max_gap_s``, the agent itself stood still: the gap is charged to no rank.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from scoutd.agent.deaths import Kind, deaths
+from scoutd.agent.events import (
+    CaptureStack,
+    Conclude,
+    Effect,
+    Event,
+    Observed,
+    Report,
+    SampleActivity,
+    Tick,
+)
+from scoutd.agent.evidence import NodeReport, ProcessStatus
+from scoutd.agent.finding import Finding
+from scoutd.agent.lifecycle import Ledger
+from scoutd.agent.localize import Diagnosis, localize
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.snapshot import Snapshot, snapshot
+from scoutd.agent.verdict import Verdict
+from scoutd.agent.waitfor import build
+
+WATCH_SHARE = 0.25
+"""Activity is sampled from this share of the stall timeout on: a window before the limit is reached."""
+STACK_SHARE = 0.5
+NATIVE_SHARE = 0.6
+FRESH_STACK_NS = 3 * NS_PER_S
+STACK_PATIENCE_NS = NS_PER_S // 2
+"""How long a verdict waits for the stack of its rank; then it stands without."""
+
+
+class Core:
+    """Decides for one job. ``verdicts`` holds the newest state of each verdict, oldest first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ledger = Ledger(settings.history)
+        self._reports: dict[str, tuple[NodeReport, int]] = {}
+        self._job = ""
+        self._generation = 0
+        self._last_tick_ns: int | None = None
+        self._pauses: deque[tuple[int, int]] = deque(maxlen=16)
+        self._sampled: tuple[int, ...] = ()
+        self._asked: dict[tuple[int, bool], int] = {}
+        self._patience: dict[int, int] = {}
+        self.suspicious = False
+        """True while some rank is past the first share of its timeout, or a death waits for judgement."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self._ledger.verdicts
+
+    @property
+    def has_open(self) -> bool:
+        """Something is not decided yet: an OPEN verdict or a death that waits for its judgement."""
+        return self.suspicious
+
+    def step(self, event: Event, now_ns: int) -> list[Effect]:
+        """The effects of one event at monotonic time ``now_ns``, which never decreases."""
+        if isinstance(event, Observed):
+            return self._observed(event.report, now_ns)
+        if isinstance(event, Tick):
+            return self._tick(now_ns, final=False)
+        if isinstance(event, Conclude):
+            effects = self._tick(now_ns, final=True)
+            closing = self._ledger.conclude("the job ended first", now_ns)
+            return effects + [Report(v) for v in closing]
+        raise TypeError(f"not an event: {event!r}")
+
+    def apply(self, settings: Settings) -> None:
+        """New limits hold from the next tick on."""
+        self._settings = settings
+
+    def _observed(self, report: NodeReport, now_ns: int) -> list[Effect]:
+        if report.generation < self._generation:
+            return []
+        effects: list[Effect] = []
+        if report.generation > self._generation:
+            if self._reports:
+                effects += self._tick(now_ns, final=True)
+                effects += [Report(v) for v in self._ledger.restart(report.generation, now_ns)]
+            self._reset(report)
+        known = self._reports.get(report.node)
+        if known is None or (known[0].incarnation, known[0].version) < (report.incarnation, report.version):
+            self._reports[report.node] = (report, now_ns)
+        return effects
+
+    def _reset(self, report: NodeReport) -> None:
+        self._job, self._generation = report.job, report.generation
+        self._reports.clear()
+        self._asked.clear()
+        self._patience.clear()
+        self._sampled = ()
+
+    def _tick(self, now_ns: int, final: bool) -> list[Effect]:
+        self._note_pause(now_ns)
+        if not self._reports:
+            return []
+        moment = self._moment(now_ns)
+        effects = self._watch(moment)
+        judge = final or self._first_death_settled(moment)
+        if not self._worth_a_look(moment) and not self._ledger.confirmed and not judge:
+            return effects + self._close_quietly(moment, now_ns)
+        diagnosis = localize(moment, self._settings, judge)
+        effects += self._ask_native(moment, diagnosis, now_ns)
+        ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
+        reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
+        return effects + asked + [Report(v) for v in reports]
+
+    def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
+        self._patience.clear()
+        reports = self._ledger.update((), moment, self._job, self._generation, now_ns)
+        return [Report(v) for v in reports]
+
+    def _moment(self, now_ns: int) -> Snapshot:
+        limit = int(self._settings.heartbeat_limit_s * NS_PER_S)
+        paused = tuple((now_ns - end, length) for end, length in self._pauses)
+        aged = [(report, now_ns - received) for report, received in self._reports.values()]
+        return snapshot(aged, limit, paused)
+
+    def _note_pause(self, now_ns: int) -> None:
+        last, self._last_tick_ns = self._last_tick_ns, now_ns
+        if last is not None and now_ns - last > self._settings.max_gap_s * NS_PER_S:
+            self._pauses.append((now_ns, now_ns - last))
+
+    def _first_death_settled(self, moment: Snapshot) -> bool:
+        """Everybody is gone, or the first death is older than the settling time."""
+        found = [d for d in deaths(moment) if d.kind is not Kind.CLEAN]
+        if not found:
+            return False
+        everybody = all(r.process.status is ProcessStatus.GONE for r in moment.ranks.values())
+        complete = everybody and len(moment.ranks) >= moment.world_size
+        return complete or found[0].age_ns >= self._settings.settle_s * NS_PER_S
+
+    def _worth_a_look(self, moment: Snapshot) -> bool:
+        watch = self._settings.stall_timeout_s * WATCH_SHARE * NS_PER_S
+        silent = any(r.observed and moment.silence_ns(r.rank) >= watch for r in moment.ranks.values())
+        died = any(d.kind is not Kind.CLEAN for d in deaths(moment))
+        self.suspicious = (silent and any(moment.alive(r) for r in moment.ranks)) or died
+        return silent or died
+
+    def _watch(self, moment: Snapshot) -> list[Effect]:
+        """Sample the activity of ranks that have been silent for a while, and of nobody else."""
+        share = max(self._settings.stall_timeout_s * WATCH_SHARE, 0.5) * NS_PER_S
+        silent = tuple(
+            sorted(
+                r.rank
+                for r in moment.ranks.values()
+                if r.observed and moment.alive(r.rank) and moment.silence_ns(r.rank) >= share
+            )
+        )
+        if silent == self._sampled:
+            return []
+        self._sampled = silent
+        return [SampleActivity(silent)]
+
+    def _ask_native(self, moment: Snapshot, diagnosis: Diagnosis, now_ns: int) -> list[Effect]:
+        """Stacks ahead of the verdict: Python frames of roots, native ones where the graph is undecided."""
+        timeout = self._settings.stall_timeout_s * NS_PER_S
+        effects: list[Effect] = []
+        for rank in diagnosis.undecided:
+            if moment.silence_ns(rank) >= timeout * NATIVE_SHARE and self._ask(rank, True, now_ns):
+                effects.append(CaptureStack(rank, native=True))
+        if any(moment.silence_ns(r) >= timeout * STACK_SHARE for r in moment.ranks):
+            for rank in build(moment).roots:
+                if moment.silence_ns(rank) >= timeout * STACK_SHARE and self._ask(rank, False, now_ns):
+                    effects.append(CaptureStack(rank, native=False))
+        return effects
+
+    def _ask(self, rank: int, native: bool, now_ns: int) -> bool:
+        """At most one request for a kind of stack in the time that it stays fresh."""
+        last = self._asked.get((rank, native))
+        if last is not None and now_ns - last < FRESH_STACK_NS * (10 if native else 1):
+            return False
+        self._asked[(rank, native)] = now_ns
+        return True
+
+    def _with_stacks(
+        self, diagnosis: Diagnosis, moment: Snapshot, now_ns: int, final: bool
+    ) -> tuple[list[Finding], list[Effect]]:
+        """Findings whose ranks have a stack, or have waited for one long enough."""
+        ready: list[Finding] = []
+        effects: list[Effect] = []
+        for finding in diagnosis.findings:
+            missing = [i.rank for i in finding.implicated if _needs_stack(moment, i.rank)]
+            if finding.hold is not None or final or not missing:
+                ready.append(finding)
+                continue
+            effects += [CaptureStack(r, native=False) for r in missing if self._ask(r, False, now_ns)]
+            since = min(self._patience.setdefault(r, now_ns) for r in missing)
+            if now_ns - since >= STACK_PATIENCE_NS:
+                ready.append(finding)
+        return ready, effects
+
+
+def _needs_stack(moment: Snapshot, rank: int) -> bool:
+    report = moment.ranks[rank]
+    return report.process.status is ProcessStatus.RUNNING and report.observed and report.stack is None

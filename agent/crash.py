@@ -1,0 +1,156 @@
+"""Findings after a death: the first failure, from the evidence that the dead left in shared memory.
+
+The launcher's order of exits says nothing (torchrun kills the culprit and names an innocent rank first);
+``deaths`` sorts ends by their own time and kind. Where every end is a consequence of something else, the
+collective in which they died tells: a fingerprint in the minority, or a member that had not come and had
+been silent longer than any wait explains.
+"""
+
+from __future__ import annotations
+
+from scoutd.agent import mismatch, stall
+from scoutd.agent.deaths import TIE_NS, Death, Kind, deaths, primaries
+from scoutd.agent.evidence import CallState
+from scoutd.agent.finding import Finding
+from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.silence import phase_of
+from scoutd.agent.snapshot import Snapshot
+from scoutd.agent.verdict import Action, Cause, EvidenceItem, Scope, State, Status
+from scoutd.agent.waitfor import WaitGraph, build
+
+
+def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
+    """The finding that explains the deaths so far; empty if they need none (everybody ended well)."""
+    found = deaths(snapshot)
+    graph = build(snapshot, post_mortem=True)
+    if first := primaries(found):
+        return [_dead(snapshot, graph, first, found)]
+    trouble = [d for d in found if d.kind in (Kind.LOST, Kind.ABORTED)]
+    if not trouble:
+        return _ended_without_failure(snapshot, found)
+    if (disagreement := mismatch.find(snapshot)) is not None:
+        return [stall.mismatch_finding(snapshot, graph, disagreement)]
+    if left := _left_early(graph, found, trouble[0]):
+        return [_dead(snapshot, graph, left, found)]
+    if late := _late(snapshot, graph, trouble, settings):
+        return [stall.stalled_finding(snapshot, graph, late)]
+    if trouble[0].kind is Kind.ABORTED and trouble[0].note is not None:
+        return [_dead(snapshot, graph, [trouble[0]], found)]
+    return [_nobody(snapshot, graph, trouble)]
+
+
+def _dead(snapshot: Snapshot, graph: WaitGraph, first: list[Death], found: list[Death]) -> Finding:
+    ranks = sorted(d.rank for d in first)
+    report = snapshot.ranks[first[0].rank]
+    coordinate = report.coordinate
+    one_bug = len(first) > 1 and len(first) == len(snapshot.ranks)
+    return Finding(
+        cause=Cause.PROCESS_DEAD,
+        status=Status.ATTRIBUTED,
+        scope=Scope.JOB if one_bug else Scope.RANK,
+        summary=_summary(snapshot, first),
+        action=_action(first),
+        anchor=f"exit of {ranks}",
+        onset_age_ns=first[0].age_ns,
+        implicated=tuple(implicate(snapshot, d.rank, d.what) for d in sorted(first, key=lambda d: d.rank)),
+        cleared=cleared(snapshot, graph, ranks),
+        phase=phase_of(report),
+        operation=coordinate.operation if coordinate else "",
+        peer_group=tuple(sorted(snapshot.ranks)),
+        evidence=tuple(_timeline(found)) + tuple(rank_evidence(snapshot, first[0].rank)),
+    )
+
+
+def _summary(snapshot: Snapshot, first: list[Death]) -> str:
+    ranks = sorted(d.rank for d in first)
+    node = snapshot.nodes.get(first[0].rank, "")
+    others = sorted(set(snapshot.ranks) - set(ranks))
+    text = f"{ranks_text(ranks)} on {node} {first[0].what}"
+    coordinate = snapshot.ranks[first[0].rank].coordinate
+    if coordinate is not None:
+        text += f" in {coordinate.phase.value}"
+    return text + (f"; the end of {ranks_text(others)} only follows" if others else "")
+
+
+def _action(first: list[Death]) -> Action:
+    """An exception is the program's; a signal from outside, or memory, is answered by a restart."""
+    return Action.FIX_PROGRAM if first[0].note is not None else Action.RESTART_IN_PLACE
+
+
+def _timeline(found: list[Death]) -> list[EvidenceItem]:
+    """Deaths in their order, each with its distance from the first."""
+    start = found[0].age_ns
+    return [
+        EvidenceItem(d.rank, "death", f"+{(start - d.age_ns) / 1e6:.0f} ms: {d.what} ({d.kind.value})")
+        for d in found
+    ]
+
+
+def _left_early(graph: WaitGraph, found: list[Death], trouble: Death) -> list[Death]:
+    """Ranks that ended without failing before all others did: one that left while others waited for it,
+    or one that alone was told to end (a job that is cancelled ends on many ranks at once)."""
+    awaited = {r for place in graph.places.values() for r in place.absent}
+    early = [d for d in found if d.age_ns > trouble.age_ns]
+    left = [d for d in early if d.kind is Kind.CLEAN and d.rank in awaited]
+    told = [d for d in found if d.kind is Kind.POLITE]
+    alone = told[:1] if told and told[0] in early and not _at_once(told) else []
+    return left or alone
+
+
+def _at_once(told: list[Death]) -> bool:
+    return len(told) > 1 and told[0].age_ns - told[1].age_ns <= TIE_NS
+
+
+def _late(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: Settings) -> tuple[int, ...]:
+    """Roots that had been silent for as long as the failed collectives had waited.
+
+    A healthy rank that had merely not arrived yet when a connection broke is no root: it had moved.
+    """
+    timed_out = any("time" in d.note.message.lower() for d in trouble if d.note is not None)
+    failed = [c for r in snapshot.ranks.values() for c in r.calls if c.state is CallState.FAILED]
+    waited = max((c.age_ns - (c.left_age_ns or 0) for c in failed), default=0)
+    least = int(settings.stall_timeout_s * NS_PER_S)
+    if timed_out:
+        least = min(least, max(waited // 2, NS_PER_S))
+    return tuple(r for r in graph.roots if snapshot.silence_ns(r) >= least)
+
+
+def _nobody(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death]) -> Finding:
+    suspects = tuple(d.rank for d in trouble)
+    return Finding(
+        cause=Cause.GROUP_STALL if trouble[0].kind is Kind.LOST else Cause.PROCESS_DEAD,
+        status=Status.INCONCLUSIVE,
+        scope=Scope.GROUP,
+        summary=f"{ranks_text(suspects)} failed inside collectives, {ranks_text([trouble[0].rank])} first, "
+        "and no evidence tells why: nobody is named",
+        action=Action.DIAGNOSE_NETWORK,
+        anchor=f"failure in {trouble[0].at}",
+        onset_age_ns=trouble[0].age_ns,
+        suspects=suspects,
+        cleared=cleared(snapshot, graph, suspects),
+        peer_group=tuple(sorted(snapshot.ranks)),
+        evidence=tuple(_timeline(trouble)),
+    )
+
+
+def _ended_without_failure(snapshot: Snapshot, found: list[Death]) -> list[Finding]:
+    """Told to end by SIGTERM or Ctrl-C, all of them: a cancelled job, not a fault."""
+    told = [d for d in found if d.kind is Kind.POLITE]
+    if not told or len(found) < len(snapshot.ranks):
+        return []
+    ranks = tuple(sorted(d.rank for d in told))
+    return [
+        Finding(
+            cause=Cause.PROCESS_DEAD,
+            status=Status.AGREE,
+            scope=Scope.JOB,
+            summary=f"{ranks_text(ranks)} {told[0].what}: the job was cancelled",
+            action=Action.NONE,
+            anchor="cancelled",
+            onset_age_ns=told[0].age_ns,
+            suspects=ranks,
+            hold=State.SUPPRESSED,
+            held="every rank was told to end from outside: the job was cancelled",
+        )
+    ]

@@ -1,0 +1,168 @@
+"""Deaths (design §4 a): which end of a process came first, and which ones only follow.
+
+After one rank dies the others die too: their collectives fail with connection errors, their launcher sends
+SIGTERM, their libraries abort. A death is a *consequence* if it
+
+- came by SIGTERM, SIGINT or SIGHUP after somebody else's end, or
+- is an exception whose text is a lost connection, or that left a collective after somebody else's end, or
+- is an abort (SIGABRT) inside a collective: judged on that collective first (``mismatch``), because the
+  process that aborts may be innocent.
+
+What is left is *primary*. The first primary death is the cause; another one counts beside it only within
+``TIE_NS``, in which nobody could have reacted to the first.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from scoutd.agent.evidence import CallState, DeathNote, Phase, ProcessStatus, RankReport
+from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives
+
+TIE_NS: Final = 20_000_000
+"""torchrun and mp.spawn poll every 100 ms or more; 20 ms is faster than any of them reacts."""
+
+LOST_CONNECTION: Final = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "connection was likely closed",
+    "broken pipe",
+    "socket closed",
+    "gloo/transport",
+    "remote process exited",
+    "nccl communicator was aborted",
+    "ncclremoteerror",
+    "ncclsystemerror",
+    "timed out waiting",
+    "wait timeout after",
+    "application timeout caused pair closure",
+    "watchdog caught collective operation timeout",
+    "connection refused",
+    "failed to recv",
+    "connection to remote",
+    "lost connection",
+)
+CANCELLED: Final = ("KeyboardInterrupt", "SystemExit", "SignalException")
+POLITE: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Kind(str, Enum):
+    """CLEAN: exit code 0. POLITE: told to end. LOST: a lost connection. ABORTED: SIGABRT, or an exception
+    of its own, inside a collective. PRIMARY: died by itself or was killed."""
+
+    CLEAN = "CLEAN"
+    POLITE = "POLITE"
+    LOST = "LOST"
+    ABORTED = "ABORTED"
+    PRIMARY = "PRIMARY"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of one rank. ``age_ns`` is the age of the exception if there is a note, else of the exit.
+    ``at`` is the collective it was inside, if any."""
+
+    rank: int
+    kind: Kind
+    age_ns: int
+    what: str
+    note: DeathNote | None = None
+    at: Rendezvous | None = None
+
+
+def deaths(snapshot: Snapshot) -> list[Death]:
+    """Every rank that is gone or dying, first death first."""
+    found = (death_of(report) for report in snapshot.ranks.values())
+    return sorted((d for d in found if d is not None), key=lambda d: (-d.age_ns, d.rank))
+
+
+def death_of(report: RankReport) -> Death | None:
+    """None while the rank lives and no exception has ended its main thread."""
+    process = report.process
+    note = min((n for n in report.notes if n.source == "EXCEPTION"), key=lambda n: n.age_ns, default=None)
+    gone = process.status is ProcessStatus.GONE
+    if not gone and (note is None or note.kind in CANCELLED):
+        return None
+    at = _inside(report)
+    age = note.age_ns if note is not None else process.gone_age_ns or 0
+    kind = _kind(report, note, at)
+    return Death(report.rank, kind, age, describe(report, note), note, at)
+
+
+def primaries(found: list[Death]) -> list[Death]:
+    """The deaths that are the cause: the first primary one and those within ``TIE_NS`` of it.
+
+    Several SIGKILLs in one tie while nobody else survives it are one launcher's work: only the first
+    counts. The same exception at the same line on several ranks is one bug: all of them count.
+    """
+    own = [d for d in found if d.kind is Kind.PRIMARY]
+    if not own:
+        return []
+    first = own[0]
+    tied = [d for d in own if first.age_ns - d.age_ns <= TIE_NS]
+    others = [d for d in found if d.kind is not Kind.PRIMARY]
+    if all(d.what == "was killed by SIGKILL" for d in tied) and len(tied) > 1 and not others:
+        tied = [first]
+    same = [d for d in own if d not in tied and _same_exception(first, d)]
+    return tied + same
+
+
+def _same_exception(first: Death, other: Death) -> bool:
+    a, b = first.note, other.note
+    return a is not None and b is not None and (a.kind, a.location) == (b.kind, b.location)
+
+
+def _kind(report: RankReport, note: DeathNote | None, at: Rendezvous | None) -> Kind:
+    process = report.process
+    if note is not None and note.kind not in CANCELLED:
+        if any(text in f"{note.kind}: {note.message}".lower() for text in LOST_CONNECTION):
+            return Kind.LOST
+        return Kind.ABORTED if at is not None else Kind.PRIMARY
+    if process.exit_code == 0 or (note is not None and note.kind in CANCELLED):
+        return Kind.CLEAN if process.exit_code == 0 else Kind.POLITE
+    if process.signal is not None:
+        if process.signal in POLITE:
+            return Kind.POLITE
+        return Kind.ABORTED if process.signal == signal.SIGABRT and at is not None else Kind.PRIMARY
+    if process.exit_code is None and _was_leaving(report):
+        return Kind.CLEAN
+    return Kind.ABORTED if at is not None and process.exit_code is not None else Kind.PRIMARY
+
+
+def _was_leaving(report: RankReport) -> bool:
+    coordinate = report.coordinate
+    return coordinate is not None and coordinate.phase is Phase.EXITING
+
+
+def _inside(report: RankReport) -> Rendezvous | None:
+    """The collective that was the last thing the rank published: pending, or left by an exception."""
+    newest = min(collectives(report), key=lambda c: c.age_ns, default=None)
+    open_calls = [c for c in collectives(report) if c.state is not CallState.DONE]
+    last = min(open_calls, key=lambda c: c.age_ns, default=None)
+    if last is None or (newest is not None and newest.age_ns < last.age_ns and not last.waiting):
+        return None
+    return (last.group, last.sequence)
+
+
+def describe(report: RankReport, note: DeathNote | None) -> str:
+    """How it ended, in words: "raised ValueError: …", "was killed by SIGKILL", "exited with code 3"."""
+    process = report.process
+    if note is not None:
+        where = note.user_location or note.location
+        return f"raised {note.kind}: {note.message}" + (f" ({where})" if where else "")
+    if process.signal is not None:
+        text = f"was killed by {_signal_name(process.signal)}"
+        return text + " (out of memory)" if process.oom else text
+    if process.exit_code is not None:
+        return f"exited with code {process.exit_code}"
+    return "ended without a word (its exit status could not be read)"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,220 @@
+"""The life of a verdict: OPEN → CONFIRMED → RESOLVED, or SUPPRESSED with its reason.
+
+Findings come anew with every tick; the ledger recognises the event behind them, so that each change of
+state is reported once.
+
+- A fault opens and is confirmed in the same tick: limits and settling have been waited for before.
+- A held finding is OPEN while its ranks are busy and SUPPRESSED where phase or progress explain it. It is
+  confirmed if it outlasts its stretched limit; an OPEN one that goes away ends SUPPRESSED, with the time.
+- A confirmed verdict is RESOLVED when its ranks move again, or when the job restarts.
+- What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
+  new verdict about deaths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from scoutd.agent.evidence import ProcessStatus
+from scoutd.agent.finding import Finding
+from scoutd.agent.narrative import seconds
+from scoutd.agent.settings import NS_PER_S
+from scoutd.agent.snapshot import Snapshot
+from scoutd.agent.verdict import Cause, RankNote, RankStack, State, Verdict, verdict_id
+
+DEATHS = frozenset({Cause.PROCESS_DEAD})
+
+
+@dataclass
+class _Episode:
+    """One event that is going on: the verdict's id and the ranks that it is about."""
+
+    ranks: frozenset[int]
+    cause: Cause
+    seen: bool = True
+
+
+class Ledger:
+    """All verdicts of one job, newest state of each. ``limit`` bounds the closed ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._verdicts: dict[str, Verdict] = {}
+        self._episodes: dict[str, _Episode] = {}
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Oldest first."""
+        return tuple(self._verdicts.values())
+
+    @property
+    def confirmed(self) -> tuple[Verdict, ...]:
+        """Faults that are not resolved."""
+        return tuple(
+            v for i, v in self._verdicts.items() if v.state is State.CONFIRMED and i in self._episodes
+        )
+
+    def update(
+        self, findings: Sequence[Finding], snapshot: Snapshot, job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        """Reports of this tick, in order."""
+        for episode in self._episodes.values():
+            episode.seen = False
+        reports: list[Verdict] = []
+        for finding in sorted(findings, key=lambda f: f.hold is not None):
+            reports += self._take(finding, snapshot, job, generation, now_ns)
+        return reports + self._close_unseen(snapshot, now_ns)
+
+    def conclude(self, why: str, now_ns: int) -> list[Verdict]:
+        """The job ended: what is still OPEN will never be confirmed."""
+        ended = [i for i in self._episodes if self._verdicts[i].state is State.OPEN]
+        return [
+            self._close(i, State.SUPPRESSED, f"{self._verdicts[i].suppressed_because}; {why}", now_ns)
+            for i in ended
+        ]
+
+    def restart(self, generation: int, now_ns: int) -> list[Verdict]:
+        """A new generation runs: everything before is over."""
+        why = f"the job restarted as generation {generation}"
+        reports = self.conclude(why, now_ns)
+        reports += [
+            self._close(i, State.RESOLVED, "", now_ns, why)
+            for i in list(self._episodes)
+            if self._verdicts[i].state is State.CONFIRMED
+        ]
+        self._episodes.clear()
+        return reports
+
+    def _take(
+        self, finding: Finding, snapshot: Snapshot, job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        ranks = frozenset(finding.ranks)
+        over = self._confirmed_over(ranks, finding.cause)
+        if over is not None:
+            self._episodes[over].seen = True
+            fresh = frozenset(i.rank for i in finding.implicated) - self._blamed()
+            if finding.hold is not None or not fresh or finding.cause in DEATHS:
+                return []
+            finding = replace(finding, implicated=tuple(i for i in finding.implicated if i.rank in fresh))
+            ranks = fresh
+        known = self._episode_of(finding, ranks)
+        identity = known or verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
+        self._episodes[identity] = _Episode(ranks, finding.cause)
+        state = finding.hold or State.CONFIRMED
+        old = self._verdicts.get(identity)
+        if old is not None and old.state is state:
+            return []
+        made = _verdict(finding, identity, job, generation, snapshot, now_ns, old)
+        if old is None and state is State.CONFIRMED:
+            opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
+            return [opened, self._keep(made)]
+        return [self._keep(made)]
+
+    def _confirmed_over(self, ranks: frozenset[int], cause: Cause) -> str | None:
+        """A confirmed, unresolved verdict that already explains this finding."""
+        for identity, episode in self._episodes.items():
+            if self._verdicts[identity].state is not State.CONFIRMED:
+                continue
+            if episode.ranks & ranks or cause in DEATHS:
+                return identity
+        return None
+
+    def _blamed(self) -> frozenset[int]:
+        return frozenset(i.rank for v in self.confirmed for i in v.implicated)
+
+    def _episode_of(self, finding: Finding, ranks: frozenset[int]) -> str | None:
+        """An open or suppressed episode of the same cause over some of the same ranks goes on."""
+        for identity, episode in self._episodes.items():
+            if self._verdicts[identity].state is State.CONFIRMED:
+                continue
+            if episode.cause is finding.cause and episode.ranks & ranks:
+                return identity
+        return None
+
+    def _close_unseen(self, snapshot: Snapshot, now_ns: int) -> list[Verdict]:
+        reports: list[Verdict] = []
+        for identity, episode in list(self._episodes.items()):
+            if episode.seen:
+                continue
+            verdict = self._verdicts[identity]
+            if verdict.state is State.CONFIRMED:
+                if _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
+                    why = f"{len(episode.ranks)} implicated moved again"
+                    reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
+                continue
+            if verdict.state is State.OPEN:
+                lasted = seconds(now_ns - (verdict.onset_ns or verdict.opened_ns))
+                why = f"{verdict.suppressed_because}; it went on after {lasted}"
+                reports.append(self._close(identity, State.SUPPRESSED, why, now_ns))
+            self._episodes.pop(identity, None)
+        return reports
+
+    def _close(self, identity: str, state: State, because: str, now_ns: int, note: str = "") -> Verdict:
+        verdict = replace(
+            self._verdicts[identity], state=state, closed_ns=now_ns, suppressed_because=because.strip("; ")
+        )
+        if note:
+            verdict = replace(verdict, summary=f"{verdict.summary} — resolved: {note}")
+        self._episodes.pop(identity, None)
+        return self._keep(verdict)
+
+    def _keep(self, verdict: Verdict) -> Verdict:
+        self._verdicts[verdict.id] = verdict
+        closed = [i for i in self._verdicts if i not in self._episodes]
+        for identity in closed[: max(0, len(closed) - self._limit)]:
+            del self._verdicts[identity]
+        return verdict
+
+
+def _moves(snapshot: Snapshot, ranks: Iterable[int], since_ns: int) -> bool:
+    """Every one of these ranks lives and has shown progress after the verdict was confirmed."""
+    reports = [snapshot.ranks.get(r) for r in ranks]
+    return all(
+        report is not None
+        and report.process.status is ProcessStatus.RUNNING
+        and snapshot.silence_ns(report.rank) < min(since_ns, NS_PER_S)
+        for report in reports
+    )
+
+
+def _verdict(
+    finding: Finding,
+    identity: str,
+    job: str,
+    generation: int,
+    snapshot: Snapshot,
+    now_ns: int,
+    old: Verdict | None,
+) -> Verdict:
+    confirmed = finding.hold is None
+    about = [r for r in finding.ranks if r in snapshot.ranks]
+    stacks = ((r, snapshot.ranks[r].stack) for r in about)
+    return Verdict(
+        id=identity,
+        job=job,
+        generation=generation,
+        symptom=finding.symptom,
+        status=finding.status,
+        state=finding.hold or State.CONFIRMED,
+        cause=finding.cause,
+        scope=finding.scope,
+        phase=finding.phase,
+        operation=finding.operation,
+        summary=finding.summary,
+        action=finding.action,
+        opened_ns=old.opened_ns if old else now_ns,
+        implicated=finding.implicated,
+        cleared=finding.cleared,
+        peer_group=finding.peer_group,
+        evidence=finding.evidence,
+        stacks=tuple(RankStack(r, stack) for r, stack in stacks if stack is not None),
+        death_notes=tuple(
+            RankNote(r, n) for r, report in sorted(snapshot.ranks.items()) for n in report.notes
+        ),
+        suppressed_because=finding.held,
+        confirmed_ns=now_ns if confirmed else None,
+        closed_ns=now_ns if finding.hold is State.SUPPRESSED else None,
+        detection_latency_ns=finding.onset_age_ns if confirmed else None,
+        onset_ns=now_ns - finding.onset_age_ns,
+    )

@@ -1,0 +1,38 @@
+"""From one moment of the job to findings: the order of the rules (design §4).
+
+1. A primary death explains everything that follows it (``crash``).
+2. Where only consequences died, the collective in which they died is judged (``crash``).
+3. Without deaths, silence: stopped processes, fingerprints, roots of the wait-for graph, devices (``stall``).
+
+Every finding lists the implicated ranks and clears all others, each with whom it waits for. A rule that
+cannot name a rank says so (status INCONCLUSIVE or AGREE, nobody implicated); no rule ever guesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scoutd.agent import crash, stall
+from scoutd.agent.deaths import Kind, deaths
+from scoutd.agent.finding import Finding
+from scoutd.agent.settings import Settings
+from scoutd.agent.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """``undecided`` ranks need a stack with native frames before the graph can be judged."""
+
+    findings: tuple[Finding, ...]
+    undecided: tuple[int, ...] = ()
+
+
+def localize(snapshot: Snapshot, settings: Settings, judge_deaths: bool) -> Diagnosis:
+    """Findings of this moment. ``judge_deaths``: the first death is old enough to be judged.
+
+    While a death waits for its judgement, silence is not judged: it may be a consequence.
+    """
+    if any(d.kind is not Kind.CLEAN for d in deaths(snapshot)):
+        return Diagnosis(tuple(crash.find(snapshot, settings)) if judge_deaths else ())
+    findings, undecided = stall.find(snapshot, settings)
+    return Diagnosis(tuple(findings), undecided)

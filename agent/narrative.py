@@ -1,0 +1,129 @@
+"""Sentences and lists for people: ranges of ranks, durations, where a rank is, whom it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scoutd.agent.evidence import CallState, Frame, RankReport
+from scoutd.agent.settings import NS_PER_S
+from scoutd.agent.snapshot import Snapshot
+from scoutd.agent.verdict import Cleared, EvidenceItem, Implicated
+from scoutd.agent.waitfor import WaitGraph
+
+NOT_USER_CODE = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """ "rank 2", "ranks 0, 1 and 3", "ranks 0–1022 and 1024"."""
+    runs = _runs(ranks)
+    texts = [f"{a}" if a == b else f"{a}–{b}" if b - a > 1 else f"{a}, {b}" for a, b in runs]
+    joined = ", ".join(texts)
+    head, _, tail = joined.rpartition(", ")
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {head} and {tail}" if head else f"{word} {tail}"
+
+
+def _runs(ranks: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], rank)
+        else:
+            runs.append((rank, rank))
+    return runs
+
+
+def seconds(ns: int) -> str:
+    return f"{ns / NS_PER_S:.1f} s"
+
+
+def user_frame(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code; without one, the innermost Python frame."""
+    python = [frame for frame in frames if not frame.native]
+    own = (f for f in python if not any(part in f.file for part in NOT_USER_CODE))
+    return next(own, python[0] if python else None)
+
+
+def where(report: RankReport) -> str:
+    """ "FORWARD, blocks.1 (Block), at train.py:88 in forward": by coordinate and stack."""
+    coordinate = report.coordinate
+    text = "no published progress"
+    if coordinate is not None:
+        text = ", ".join(part for part in (coordinate.phase.value, coordinate.operation) if part)
+    frame = user_frame(report.stack.frames) if report.stack else None
+    if frame is None:
+        return text
+    return f"{text}, at {frame.file.rsplit('/', 1)[-1]}:{frame.line} in {frame.function}"
+
+
+def pending_text(snapshot: Snapshot, rank: int) -> str:
+    """ "all_reduce #7 of default_pg": the call that the rank is in, the awaited one first; or empty."""
+    report = snapshot.ranks[rank]
+    calls = [c for c in report.calls if c.state is not CallState.DONE]
+    if not calls:
+        return ""
+    call = max(calls, key=lambda c: (c.waiting, c.age_ns))
+    name = call.fingerprint.operation
+    if call.peer is not None:
+        return f"{name} with rank {call.peer}"
+    return f"{name} #{call.sequence} of {snapshot.group_name(call.group)}" if call.group else name
+
+
+def cleared(snapshot: Snapshot, graph: WaitGraph, implicated: Sequence[int]) -> tuple[Cleared, ...]:
+    """Everybody whom the verdict acquits, each with the ranks that it waits for."""
+    guilty = set(implicated)
+    return tuple(
+        _clear(snapshot, graph, rank, guilty) for rank in sorted(snapshot.ranks) if rank not in guilty
+    )
+
+
+def _clear(snapshot: Snapshot, graph: WaitGraph, rank: int, guilty: set[int]) -> Cleared:
+    report = snapshot.ranks[rank]
+    call = pending_text(snapshot, rank)
+    waits = graph.waits_for.get(rank, ()) or _mates(snapshot, rank, guilty)
+    if not report.observed:
+        return Cleared(rank, (), "not observed: no shim in this process")
+    if not snapshot.alive(rank):
+        return Cleared(rank, waits, f"ended later, in {call}" if call else "ended later")
+    if call:
+        return Cleared(rank, waits, f"waits in {call}")
+    if snapshot.silence_ns(rank) > NS_PER_S:
+        return Cleared(rank, waits, f"in {where(report)}, nobody waits for it")
+    return Cleared(rank, (), f"makes progress ({where(report)})")
+
+
+def _mates(snapshot: Snapshot, rank: int, guilty: set[int]) -> tuple[int, ...]:
+    """The implicated members of the groups in which this rank has an unfinished call."""
+    groups = {c.group for c in snapshot.ranks[rank].calls if c.state is not CallState.DONE}
+    members = {
+        r
+        for group in groups
+        if (facts := snapshot.groups.get(group)) and facts.members is not None
+        for r in guilty
+        if r in facts.members
+    }
+    return tuple(sorted(members))
+
+
+def implicate(snapshot: Snapshot, rank: int, reason: str) -> Implicated:
+    report = snapshot.ranks[rank]
+    return Implicated(rank, snapshot.nodes.get(rank, ""), report.pid, report.device, reason)
+
+
+def rank_evidence(snapshot: Snapshot, rank: int) -> list[EvidenceItem]:
+    """What was seen of one rank: coordinate, call, heartbeat, process, activity."""
+    report = snapshot.ranks[rank]
+    step = f"step {report.coordinate.step}, " if report.coordinate is not None else ""
+    silent = seconds(snapshot.silence_ns(rank))
+    items = [EvidenceItem(rank, "coordinate", f"{step}{where(report)}; silent for {silent}")]
+    if call := pending_text(snapshot, rank):
+        items.append(EvidenceItem(rank, "call", call))
+    if snapshot.heartbeat_silent(rank):
+        age = seconds(report.heartbeat_age_ns or 0)
+        items.append(EvidenceItem(rank, "heartbeat", f"the shim's thread has not run for {age}: GIL held"))
+    if report.activity is not None:
+        text = f"{report.activity.cpu_ratio:.0%} CPU, {report.activity.io_bytes_per_s:.0f} B/s I/O"
+        items.append(EvidenceItem(rank, "activity", text))
+    if report.stack is not None and report.stack.refused:
+        items.append(EvidenceItem(rank, "stack", report.stack.refused))
+    return items

@@ -1,0 +1,152 @@
+"""One moment of the job: the newest report of every node, with all ages brought to the same instant.
+
+``Snapshot`` answers the questions that the rules ask about ranks and process groups and holds no rule.
+Everything in it is O(memberships): a group's facts are built once from its members' own views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from scoutd.agent.evidence import (
+    Call,
+    CallKind,
+    CallState,
+    GroupView,
+    Members,
+    NodeReport,
+    ProcessStatus,
+    RankReport,
+    Source,
+)
+
+Rendezvous = tuple[int, int]
+"""(group, sequence): the place where the members of a process group meet."""
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """What all members together say of one process group. ``members`` is None where nobody knows."""
+
+    group: int
+    name: str
+    members: Members | None
+    views: Mapping[int, GroupView]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``ranks`` by global rank; ``nodes`` names each rank's node. ``heartbeat_limit_ns``: an older counter
+    or heartbeat is stale. ``paused``: pauses of the agent itself, (age of the end, length) in ns, with
+    which no rank is charged.
+    """
+
+    world_size: int
+    ranks: Mapping[int, RankReport]
+    nodes: Mapping[int, str]
+    heartbeat_limit_ns: int
+    paused: tuple[tuple[int, int], ...] = ()
+    _groups: dict[int, GroupFacts] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def groups(self) -> Mapping[int, GroupFacts]:
+        views: dict[int, dict[int, GroupView]] = {}
+        for rank, report in self.ranks.items():
+            for view in report.groups:
+                views.setdefault(view.group, {})[rank] = view
+        return {group: _facts(group, members) for group, members in views.items()}
+
+    def silence_ns(self, rank: int) -> int:
+        """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
+        long it had shown none when it died."""
+        report = self.ranks[rank]
+        silent = report.silent_ns - (report.process.gone_age_ns or 0)
+        stood_still = sum(max(0, min(silent, end + length) - end) for end, length in self.paused)
+        return max(0, silent - stood_still)
+
+    def alive(self, rank: int) -> bool:
+        return self.ranks[rank].process.status is not ProcessStatus.GONE
+
+    def heartbeat_silent(self, rank: int) -> bool:
+        """The shim's own thread has not run for longer than the limit, and the process is alive."""
+        age = self.ranks[rank].heartbeat_age_ns
+        return age is not None and age > self.heartbeat_limit_ns and self.alive(rank)
+
+    def arrived(self, rank: int, place: Rendezvous) -> bool | None:
+        """Has the rank entered (group, sequence)? None: its counter is stale, or it has no shim."""
+        report = self.ranks.get(rank)
+        if report is None or not report.observed:
+            return None
+        group, sequence = place
+        if any(c.group == group and c.sequence >= sequence for c in collectives(report)):
+            return True
+        facts = self.groups.get(group)
+        view = facts.views.get(rank) if facts else None
+        if view is None:
+            return None if self.heartbeat_silent(rank) else False
+        if view.enqueued >= sequence:
+            return True
+        return None if self.heartbeat_silent(rank) else False
+
+    def call_at(self, rank: int, place: Rendezvous) -> Call | None:
+        """The rank's own description of what it entered there, the public one if there are two."""
+        found = None
+        for call in collectives(self.ranks[rank]):
+            if (call.group, call.sequence) == place and (found is None or call.source is Source.PUBLIC):
+                found = call
+        return found
+
+    def group_name(self, group: int) -> str:
+        facts = self.groups.get(group)
+        return facts.name if facts and facts.name else f"group {group:016x}"
+
+
+def collectives(report: RankReport) -> Iterable[Call]:
+    return (call for call in report.calls if call.kind is CallKind.COLLECTIVE)
+
+
+def unfinished_collectives(report: RankReport) -> Iterable[Call]:
+    """Collectives that are pending, or were when an exception ended them."""
+    return (call for call in collectives(report) if call.state is not CallState.DONE)
+
+
+def _facts(group: int, views: Mapping[int, GroupView]) -> GroupFacts:
+    name = next((v.description or v.name for v in views.values() if v.description or v.name), "")
+    members = next((v.members for v in views.values() if v.members is not None), None)
+    return GroupFacts(group, name, members, views)
+
+
+def snapshot(
+    reports: Iterable[tuple[NodeReport, int]],
+    heartbeat_limit_ns: int,
+    paused: tuple[tuple[int, int], ...] = (),
+) -> Snapshot:
+    """Joins node reports, each with its own age in ns, into one moment.
+
+    Where two nodes claim one rank, the live process wins, then the later name.
+    """
+    ranks: dict[int, RankReport] = {}
+    nodes: dict[int, str] = {}
+    world = 0
+    for report, age_ns in reports:
+        world = max(world, report.world_size)
+        for rank in report.ranks:
+            known = ranks.get(rank.rank)
+            if known is not None and known.process.status is not ProcessStatus.GONE:
+                continue
+            ranks[rank.rank] = _aged(rank, age_ns) if age_ns else rank
+            nodes[rank.rank] = report.node
+    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused)
+
+
+def _aged(report: RankReport, age_ns: int) -> RankReport:
+    """The same report ``age_ns`` later. Only the ages that rules compare are moved."""
+    return replace(
+        report,
+        silent_ns=report.silent_ns + age_ns,
+        heartbeat_age_ns=None if report.heartbeat_age_ns is None else report.heartbeat_age_ns + age_ns,
+        coordinates=tuple(replace(c, age_ns=c.age_ns + age_ns) for c in report.coordinates),
+        notes=tuple(replace(n, age_ns=n.age_ns + age_ns) for n in report.notes),
+    )

@@ -1,0 +1,262 @@
+"""Findings from silence: nobody died, and the job does not go on.
+
+The order matters. A stopped process needs no graph. Fingerprints that disagree explain why ranks that all
+arrived do not leave. Roots of the wait-for graph are judged one by one by phase and activity. Devices and
+transport come last, and if nothing at all is waited for, the job is at most paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scoutd.agent import device, mismatch, silence
+from scoutd.agent.consensus import exact
+from scoutd.agent.evidence import ProcessStatus
+from scoutd.agent.finding import Finding
+from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, seconds, where
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.silence import Level, phase_of
+from scoutd.agent.snapshot import Snapshot
+from scoutd.agent.unnamed import group_stall, nobody_waits, progressing, unresolved
+from scoutd.agent.verdict import Action, Cause, EvidenceItem, Implicated, Scope, State, Status
+from scoutd.agent.waitfor import WaitGraph, build
+
+
+def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[int, ...]]:
+    """Findings, and the ranks whose stack would decide more."""
+    timeout = int(settings.stall_timeout_s * NS_PER_S)
+    silent = [r for r in snapshot.ranks if _watched(snapshot, r) and snapshot.silence_ns(r) >= timeout]
+    graph = build(snapshot)
+    if not silent:
+        return [], graph.undecided
+    if stopped := [r for r in snapshot.ranks if _stopped(snapshot, r)]:
+        return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
+    disagreement = mismatch.find(snapshot)
+    if disagreement is not None and set(disagreement.calls) & set(silent):
+        return [mismatch_finding(snapshot, graph, disagreement)], ()
+    if graph.roots:
+        return _root_findings(snapshot, graph, settings, timeout), graph.undecided
+    stuck = [s for s in device.find(snapshot, graph) if set(s.members) & set(snapshot.ranks) <= set(silent)]
+    if stuck:
+        return [_stuck_finding(snapshot, graph, s) for s in stuck], ()
+    if graph.blocked or graph.undecided or graph.excused & set(silent):
+        return [unresolved(snapshot, graph, silent)], graph.undecided
+    return nobody_waits(snapshot, silent, settings), ()
+
+
+def _watched(snapshot: Snapshot, rank: int) -> bool:
+    return snapshot.ranks[rank].observed and snapshot.alive(rank)
+
+
+def _stopped(snapshot: Snapshot, rank: int) -> bool:
+    return snapshot.ranks[rank].process.status is ProcessStatus.STOPPED
+
+
+def _stopped_findings(
+    snapshot: Snapshot, graph: WaitGraph, stopped: list[int], timeout: int
+) -> list[Finding]:
+    """Some stopped: they are the cause. All stopped: somebody suspended the job."""
+    old = [r for r in stopped if snapshot.silence_ns(r) >= timeout]
+    if not old:
+        return []
+    everybody = set(stopped) >= {r for r in snapshot.ranks if snapshot.alive(r)}
+    first = snapshot.ranks[old[0]]
+    summary = f"{ranks_text(old)} on {snapshot.nodes[old[0]]} is stopped (SIGSTOP or job control)"
+    return [
+        Finding(
+            cause=Cause.PROCESS_STOPPED,
+            status=Status.AGREE if everybody else Status.ATTRIBUTED,
+            scope=Scope.JOB if everybody else Scope.RANK,
+            summary=summary + _waiters_text(graph, old),
+            action=Action.OBSERVE if everybody else Action.RESTART_IN_PLACE,
+            anchor=f"stopped at {_ordinals(snapshot, old)}",
+            onset_age_ns=first.process.stopped_age_ns or snapshot.silence_ns(old[0]),
+            implicated=() if everybody else tuple(_stop_reason(snapshot, r) for r in old),
+            suspects=tuple(old),
+            cleared=() if everybody else cleared(snapshot, graph, old),
+            phase=phase_of(first),
+            operation=first.coordinate.operation if first.coordinate else "",
+            peer_group=tuple(sorted(snapshot.ranks)),
+            evidence=tuple(e for r in old for e in rank_evidence(snapshot, r)),
+            hold=State.SUPPRESSED if everybody else None,
+            held="every rank is stopped: the job was suspended" if everybody else "",
+        )
+    ]
+
+
+def _stop_reason(snapshot: Snapshot, rank: int) -> Implicated:
+    return implicate(snapshot, rank, f"process is in state T (stopped); was in {where(snapshot.ranks[rank])}")
+
+
+def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Mismatch) -> Finding:
+    """COLLECTIVE_MISMATCH with both fingerprints; nobody implicated where C3 cannot judge."""
+    ranks = list(found.minority)
+    sides: dict[str, list[int]] = {}
+    for rank, call in found.calls.items():
+        sides.setdefault(mismatch.describe(call), []).append(rank)
+    place = f"#{found.at[1]} of {snapshot.group_name(found.at[0])}"
+    text = "; ".join(f"{ranks_text(r)}: {side}" for side, r in sorted(sides.items(), key=lambda s: len(s[1])))
+    blamed = f"{ranks_text(ranks)} called something else" if ranks else "the members disagree"
+    first = snapshot.ranks[ranks[0] if ranks else min(found.calls)]
+    return Finding(
+        cause=Cause.COLLECTIVE_MISMATCH,
+        status=found.consensus.status,
+        scope=Scope.RANK if ranks else Scope.GROUP,
+        summary=f"{blamed} in collective {place} — {text}",
+        action=Action.FIX_PROGRAM,
+        anchor=f"group {found.at[0]:016x} sequence {found.at[1]}",
+        onset_age_ns=max(c.age_ns for c in found.calls.values()),
+        implicated=tuple(
+            implicate(snapshot, r, f"called {mismatch.describe(found.calls[r])}") for r in ranks
+        ),
+        suspects=tuple(sorted(found.calls)),
+        cleared=cleared(snapshot, graph, ranks),
+        phase=phase_of(first),
+        operation=mismatch.describe(found.calls[first.rank]),
+        peer_group=found.members,
+        evidence=(
+            *(EvidenceItem(r, "fingerprint", mismatch.describe(c)) for r, c in sorted(found.calls.items())),
+            EvidenceItem(
+                None,
+                "consensus",
+                f"C3 over fingerprints: {found.consensus.status.value}"
+                + (f" ({found.consensus.reason})" if found.consensus.reason else ""),
+            ),
+        ),
+    )
+
+
+def stalled_finding(
+    snapshot: Snapshot, graph: WaitGraph, roots: tuple[int, ...], hold: State | None = None, held: str = ""
+) -> Finding:
+    """RANK_STALLED: these ranks are waited for and wait for nobody."""
+    report = snapshot.ranks[roots[0]]
+    gone = not snapshot.alive(roots[0])
+    silent = seconds(snapshot.silence_ns(roots[0]))
+    what = f"has been in {where(report)} for {silent}"
+    if snapshot.heartbeat_silent(roots[0]):
+        what += ", its interpreter lock is held (heartbeat silent, process alive)"
+    if gone:
+        what = f"had been in {where(report)} for {silent} when it ended"
+    return Finding(
+        cause=Cause.RANK_STALLED,
+        status=Status.ATTRIBUTED,
+        scope=Scope.RANK,
+        summary=f"{ranks_text(roots)} on {snapshot.nodes[roots[0]]} {what}{_waiters_text(graph, roots)}",
+        action=Action.OBSERVE if hold else Action.RESTART_IN_PLACE,
+        anchor=_ordinals(snapshot, roots),
+        onset_age_ns=snapshot.silence_ns(roots[0]) + (report.process.gone_age_ns or 0),
+        implicated=tuple(implicate(snapshot, r, _root_reason(snapshot, graph, r)) for r in roots),
+        cleared=cleared(snapshot, graph, roots),
+        phase=phase_of(report),
+        operation=report.coordinate.operation if report.coordinate else "",
+        peer_group=_peers(snapshot, graph, roots),
+        evidence=(*(e for r in roots for e in rank_evidence(snapshot, r)), _coordinate_consensus(snapshot)),
+        hold=hold,
+        held=held,
+    )
+
+
+def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, timeout: int) -> list[Finding]:
+    judged = {r: silence.judge(snapshot, r, settings) for r in graph.roots}
+    gone = tuple(r for r in graph.roots if not snapshot.alive(r))
+    alarmed = tuple(r for r, j in judged.items() if j.level is Level.ALARM and r not in gone)
+    findings = [_exited_finding(snapshot, graph, gone)] if gone else []
+    if alarmed:
+        findings.append(stalled_finding(snapshot, graph, alarmed))
+    for rank, judgement in judged.items():
+        if judgement.level is Level.BUSY:
+            findings.append(stalled_finding(snapshot, graph, (rank,), State.OPEN, judgement.reason))
+        elif judgement.level is Level.LONG_PHASE:
+            findings.append(stalled_finding(snapshot, graph, (rank,), State.SUPPRESSED, judgement.reason))
+        elif judgement.level is Level.QUIET and snapshot.silence_ns(rank) < min(NS_PER_S, timeout // 4):
+            findings.append(progressing(snapshot, graph, rank))
+    return findings
+
+
+def _exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...]) -> Finding:
+    report = snapshot.ranks[gone[0]]
+    return Finding(
+        cause=Cause.PROCESS_DEAD,
+        status=Status.ATTRIBUTED,
+        scope=Scope.RANK,
+        summary=f"{ranks_text(gone)} ended (exit code 0) before the others were done"
+        + _waiters_text(graph, gone),
+        action=Action.FIX_PROGRAM,
+        anchor=f"exit of {sorted(gone)}",
+        onset_age_ns=report.process.gone_age_ns or 0,
+        implicated=tuple(implicate(snapshot, r, "exited while others wait for it") for r in gone),
+        cleared=cleared(snapshot, graph, gone),
+        phase=phase_of(report),
+        operation=report.coordinate.operation if report.coordinate else "",
+        peer_group=_peers(snapshot, graph, gone),
+        evidence=tuple(e for r in gone for e in rank_evidence(snapshot, r)),
+    )
+
+
+def _stuck_finding(snapshot: Snapshot, graph: WaitGraph, stuck: device.Stuck) -> Finding:
+    if not stuck.devices:
+        return group_stall(snapshot, graph, stuck)
+    place = f"{stuck.operation} #{stuck.at[1]} of {snapshot.group_name(stuck.at[0])}"
+    first = snapshot.ranks[stuck.devices[0]]
+    return Finding(
+        cause=Cause.DEVICE_STALL,
+        status=Status.ATTRIBUTED,
+        scope=Scope.RANK,
+        summary=f"the device of {ranks_text(stuck.devices)} has not finished {place}, which others have",
+        action=Action.DIAGNOSE_HARDWARE,
+        anchor=f"group {stuck.at[0]:016x} sequence {stuck.at[1]}",
+        onset_age_ns=snapshot.silence_ns(stuck.devices[0]),
+        implicated=tuple(
+            implicate(snapshot, r, f"enqueued {place}, did not retire it") for r in stuck.devices
+        ),
+        cleared=cleared(snapshot, graph, stuck.devices),
+        phase=phase_of(first),
+        operation=place,
+        peer_group=stuck.members,
+        evidence=tuple(e for r in stuck.devices for e in rank_evidence(snapshot, r)),
+    )
+
+
+def _root_reason(snapshot: Snapshot, graph: WaitGraph, rank: int) -> str:
+    text = f"in {where(snapshot.ranks[rank])}; waits for nobody"
+    if rank in graph.eliminated:
+        return text + "; its counter is stale, but everybody else has arrived"
+    return text
+
+
+def _waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
+    guilty = set(roots)
+    waiting = sorted(r for r, targets in graph.waits_for.items() if targets and r not in guilty)
+    if not waiting:
+        return ""
+    whom = "it" if len(guilty) == 1 else "them"
+    return f"; {ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {whom}"
+
+
+def _ordinals(snapshot: Snapshot, ranks: Iterable[int]) -> str:
+    """Names the event: the coordinate at which each rank stopped."""
+    coordinates = [(r, snapshot.ranks[r].coordinate) for r in ranks]
+    return ", ".join(f"{r}@{c.ordinal if c else 0}" for r, c in coordinates)
+
+
+def _peers(snapshot: Snapshot, graph: WaitGraph, roots: Iterable[int]) -> tuple[int, ...]:
+    """Members of the first group in which a root is awaited, else all ranks."""
+    guilty = set(roots)
+    for place in graph.places.values():
+        facts = snapshot.groups.get(place.at[0])
+        if facts and facts.members is not None and guilty & {*place.absent, *place.unknown}:
+            return tuple(facts.members)
+    return tuple(sorted(snapshot.ranks))
+
+
+def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:
+    """C3 over progress coordinates: supports the graph or does not, never decides alone."""
+    ranks = sorted(snapshot.ranks)
+    values = [(c.step, c.phase, c.operation) if (c := snapshot.ranks[r].coordinate) else None for r in ranks]
+    result = exact(values)
+    outliers = [r for r, out in zip(ranks, result.outliers, strict=True) if out]
+    text = f"C3 over progress coordinates: {result.status.value}"
+    if outliers:
+        text += f", {ranks_text(outliers)} differ"
+    return EvidenceItem(None, "consensus", text + (f" ({result.reason})" if result.reason else ""))

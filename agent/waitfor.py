@@ -1,0 +1,201 @@
+"""The wait-for graph (design §4 b): who waits for whom, and who waits for nobody.
+
+A hang cascades: the mates of the culprit stop in different collectives, so comparing one peer group blames
+victims. The graph is bipartite. A rank *arrives* at places, (group, sequence); a place has *absent*
+members, who have not enqueued that sequence, and *unknown* ones, whose counter is stale. Edges lead from a
+waiting rank through a place to its absent members: O(memberships), never member × member.
+
+An edge is *blocking* only if the host is inside the wait: a synchronous call, a wait on asynchronous work,
+or a stack that says so. Work in flight that nobody awaits is a *weak* edge. A weak edge makes its target
+somebody whom others wait for, but it never excuses its owner: a rank that prefetched a collective and then
+hung is "in" that collective too.
+
+A *root* is a rank that others wait for and that is not itself blocked. Where a rank has weak edges only and
+no stack tells whether its host waits, it is *undecided*: the core asks for its stack before it judges.
+Silence of a heartbeat alone is never a root; but where everybody else has arrived at a place and one member
+is unknown, that member is the only one who can be late (rule of elimination).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scoutd.agent.evidence import Call, CallKind, CallState, Phase, RankReport
+from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives, unfinished_collectives
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One (group, sequence) at which somebody waits. ``blocked`` ⊆ ``arrived`` are those whose host is
+    inside the wait. A place with nobody absent or unknown is *complete*: its members wait for the
+    transport or the device, not for each other."""
+
+    at: Rendezvous
+    arrived: tuple[int, ...]
+    blocked: frozenset[int]
+    absent: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not self.absent and not self.unknown
+
+
+@dataclass(frozen=True)
+class WaitGraph:
+    """``waits_for[r]``: ranks that r waits for, through any edge; ``blocked``: ranks with a blocking edge;
+    ``excused``: ranks that wait for something outside the graph (a store key, a peer without a shim)."""
+
+    places: Mapping[Rendezvous, Place]
+    waits_for: Mapping[int, tuple[int, ...]]
+    blocked: frozenset[int]
+    excused: frozenset[int]
+    roots: tuple[int, ...] = ()
+    undecided: tuple[int, ...] = ()
+    eliminated: frozenset[int] = field(default_factory=frozenset)
+    """Roots that were found by elimination: stale counter, everybody else arrived."""
+
+
+def host_waits(report: RankReport) -> bool | None:
+    """Is the host inside a wait for other ranks? None: only a deeper stack could tell."""
+    if any(c.waiting for c in report.calls if c.state is CallState.PENDING):
+        return True
+    coordinate = report.coordinate
+    if coordinate is not None and coordinate.waiting:
+        return True
+    return report.stack.waits if report.stack is not None else None
+
+
+def build(snapshot: Snapshot, post_mortem: bool = False) -> WaitGraph:
+    """The graph of this moment, with its roots.
+
+    ``post_mortem``: the calls in which ranks died or failed count as waits, too.
+    """
+    places = _places(snapshot, post_mortem)
+    peers = _p2p_edges(snapshot)
+    waits_for: dict[int, set[int]] = {rank: set(targets) for rank, targets in peers.items()}
+    blocked = set(peers)
+    for place in places.values():
+        for rank in place.arrived:
+            waits_for.setdefault(rank, set()).update(r for r in (*place.absent, *place.unknown) if r != rank)
+        if not place.complete:
+            blocked |= place.blocked
+    excused = frozenset(r for r, report in snapshot.ranks.items() if _waits_outside(report))
+    graph = WaitGraph(
+        places,
+        {rank: tuple(sorted(targets)) for rank, targets in waits_for.items()},
+        frozenset(blocked),
+        excused,
+    )
+    return _with_roots(graph, snapshot, peers)
+
+
+def _places(snapshot: Snapshot, post_mortem: bool) -> dict[Rendezvous, Place]:
+    waiting: dict[Rendezvous, list[tuple[int, Call]]] = {}
+    for rank, report in snapshot.ranks.items():
+        for call in _waits(report, snapshot.alive(rank), post_mortem):
+            waiting.setdefault((call.group, call.sequence), []).append((rank, call))
+    return {at: _place(snapshot, at, waiters) for at, waiters in waiting.items()}
+
+
+def _waits(report: RankReport, alive: bool, post_mortem: bool) -> Iterable[Call]:
+    if post_mortem:
+        return unfinished_collectives(report)
+    return (c for c in collectives(report) if alive and c.state is CallState.PENDING)
+
+
+def _place(snapshot: Snapshot, at: Rendezvous, waiters: list[tuple[int, Call]]) -> Place:
+    facts = snapshot.groups.get(at[0])
+    present = {rank for rank, _ in waiters}
+    absent: list[int] = []
+    unknown: list[int] = []
+    for rank in facts.members if facts and facts.members is not None else ():
+        came = True if rank in present else snapshot.arrived(rank, at)
+        if came is None:
+            unknown.append(rank)
+        elif not came:
+            absent.append(rank)
+    blocked = frozenset(rank for rank, call in waiters if _blocks(snapshot.ranks[rank], call))
+    return Place(at, tuple(sorted(present)), blocked, tuple(absent), tuple(unknown))
+
+
+def _blocks(report: RankReport, call: Call) -> bool:
+    """The host is inside this very wait; a stack that waits counts for every call without a better word."""
+    if call.waiting or call.state is CallState.FAILED:
+        return True
+    if any(c.waiting for c in report.calls if c.state is CallState.PENDING):
+        return False
+    return host_waits(report) is True
+
+
+def _p2p_edges(snapshot: Snapshot) -> dict[int, set[int]]:
+    """A receive (or a send) that waits, towards a peer that has not made its counterpart yet."""
+    edges: dict[int, set[int]] = {}
+    for rank, report in snapshot.ranks.items():
+        for call in report.calls:
+            if call.kind not in (CallKind.P2P_SEND, CallKind.P2P_RECV) or call.peer is None:
+                continue
+            if call.state is CallState.PENDING and call.waiting and not _met(snapshot, rank, call):
+                edges.setdefault(rank, set()).add(call.peer)
+    return edges
+
+
+def _met(snapshot: Snapshot, rank: int, call: Call) -> bool:
+    """Has the peer made as many counterparts of this call as this rank has made calls?"""
+    other = snapshot.ranks.get(call.peer if call.peer is not None else -1)
+    if other is None or not other.observed:
+        return False
+    kind = CallKind.P2P_SEND if call.kind is CallKind.P2P_RECV else CallKind.P2P_RECV
+    made = [
+        c.sequence
+        for c in other.calls
+        if c.kind is kind and c.peer == rank and c.tag == call.tag and c.group == call.group
+    ]
+    return max(made, default=0) >= call.sequence
+
+
+def _waits_outside(report: RankReport) -> bool:
+    """Waits for a store key: somebody, but the graph does not know whom."""
+    if any(c.kind is CallKind.STORE and c.waiting and c.state is CallState.PENDING for c in report.calls):
+        return True
+    coordinate = report.coordinate
+    return coordinate is not None and coordinate.phase is Phase.STORE and coordinate.waiting
+
+
+def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[int]]) -> WaitGraph:
+    awaited = {r for place in graph.places.values() for r in place.absent}
+    awaited |= {r for targets in peers.values() for r in targets}
+    eliminated = set(_eliminated(graph.places.values(), snapshot))
+    roots: list[int] = []
+    undecided: list[int] = []
+    for rank in sorted((awaited | eliminated) & set(snapshot.ranks)):
+        report = snapshot.ranks[rank]
+        if rank in graph.blocked or rank in graph.excused or not report.observed:
+            continue
+        if rank in graph.waits_for and host_waits(report) is None:
+            undecided.append(rank)
+        else:
+            roots.append(rank)
+    return WaitGraph(
+        graph.places,
+        graph.waits_for,
+        graph.blocked,
+        graph.excused,
+        tuple(roots),
+        tuple(undecided),
+        frozenset(eliminated - awaited),
+    )
+
+
+def _eliminated(places: Iterable[Place], snapshot: Snapshot) -> Iterable[int]:
+    """Members with stale counters who alone can be late, or whose stack shows that they do not wait."""
+    for place in places:
+        if place.absent:
+            continue
+        for rank in place.unknown:
+            report = snapshot.ranks.get(rank)
+            if report is None or not report.observed:
+                continue
+            if len(place.unknown) == 1 or (report.stack is not None and report.stack.waits is False):
+                yield rank
