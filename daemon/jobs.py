@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from scoutd.agent.events import Conclude, Effect, Observed, Tick
 from scoutd.agent.evidence import NodeReport, ProcessStatus
+from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import State, Verdict
 from scoutd.daemon.seams import CorePort, ObservationPort
 
@@ -69,6 +70,10 @@ class Job:
             return ()
         self.concluded = True
         return self.core.step(Conclude(), now_ns)
+
+    def apply(self, settings: Settings) -> None:
+        """The core judges by these settings from its next step on."""
+        self.core.settings = settings
 
     def _note_gone(self, observation: ObservationPort | None, now_ns: int) -> None:
         if observation is not None and not all_gone(observation.report):

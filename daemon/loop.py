@@ -20,7 +20,7 @@ from typing import Any, Final
 from scoutd.agent.events import CaptureStack, Effect, Report, SampleActivity
 from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.config import ObserveSection
-from scoutd.daemon.jobs import Job, all_gone
+from scoutd.daemon.jobs import Job
 from scoutd.daemon.log import logger
 from scoutd.daemon.reporter import Reporter
 from scoutd.daemon.sdnotify import Notifier
@@ -107,15 +107,9 @@ class Loop:
         return [job for job in self.jobs.values() if not run or job.run == run]
 
     def _look(self) -> dict[str, ObservationPort]:
-        """The newest generation of each job; files of older ones are removed once nobody lives there."""
+        """The newest generation of each job, by its name; older ones are the observer's to fence off."""
         found: Sequence[ObservationPort] = self._guard("observe", self.observer.observe) or ()
-        newest: dict[str, ObservationPort] = {}
-        for observation in sorted(found, key=lambda each: each.generation):
-            older = newest.get(observation.job)
-            if older is not None and all_gone(older.report):
-                self._guard("observe", self.observer.forget, older.job, older.generation)
-            newest[observation.job] = observation
-        return newest
+        return {each.job: each for each in sorted(found, key=lambda each: each.generation)}
 
     def _admit(self, name: str, observation: ObservationPort, now_ns: int) -> None:
         job = self.jobs.get(name)

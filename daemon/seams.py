@@ -11,11 +11,14 @@ from typing import Any, Protocol
 
 from scoutd.agent.events import Effect, Event
 from scoutd.agent.evidence import NodeReport
+from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Verdict
 
 
 class CorePort(Protocol):
-    """One job's core."""
+    """One job's core. ``settings`` may be replaced between two steps."""
+
+    settings: Settings
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
