@@ -31,7 +31,18 @@ Address = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT|unix:PATH", help="The agent to ask; default: the one that runs here."),
 ]
+Verdicts = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write every verdict there, one JSON line per change.")
+]
 Job = Annotated[str, typer.Option(help="Only this job; default: all.")]
+
+
+class Fault(str, Enum):
+    HANG = "hang"
+    KILL = "kill"
+    EXCEPTION = "exception"
+    MISMATCH = "mismatch"
+    NONE = "none"
 
 
 class OnVerdict(str, Enum):
@@ -62,9 +73,7 @@ def run(
     on_verdict: Annotated[
         OnVerdict, typer.Option(help="stop: end the job at the first confirmed verdict and exit with code 3.")
     ] = OnVerdict.CONTINUE,
-    verdicts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every verdict there, one JSON line per change.")
-    ] = None,
+    verdicts: Verdicts = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The agent's configuration (TOML).")
     ] = None,
@@ -159,3 +168,21 @@ def explain(
 def topology(job: Job = "", address: Address = None, json: Json = False) -> None:
     """Show where the ranks are and which process groups they form."""
     read.topology(address, job, json)
+
+
+@app.command()
+def demo(
+    fault: Annotated[Fault, typer.Option(help="What breaks.")] = Fault.HANG,
+    rank: Annotated[int, typer.Option(help="The rank that breaks.")] = 2,
+    step: Annotated[int, typer.Option(help="The step at which it breaks.")] = 20,
+    ranks: Annotated[int, typer.Option(help="How many ranks train.")] = 4,
+    verdicts: Verdicts = None,
+) -> None:
+    """Train a small real model on CPU ranks, break one of them, and show the verdict.
+
+    Exits with 0 if the verdict names the broken rank and nobody else.
+    """
+    from scoutd.daemon.cli.demo import Demo
+    from scoutd.daemon.cli.demo import demo as run_demo
+
+    raise typer.Exit(run_demo(Demo(fault.value, rank, step, ranks, verdicts)))
