@@ -90,10 +90,11 @@ class StallSection:
 
 @dataclass(frozen=True, slots=True)
 class ObserveSection:
-    """``interval_s``: between two looks at shared memory. ``linger_s``: how long a node agent keeps the files
+    """``interval_s``: between two looks at shared memory; at most 1, because the core takes 2 s without a
+    look for a pause of the agent itself. ``linger_s``: how long a node agent keeps the files
     of a job whose ranks are all gone. ``root``: where the shims write."""
 
-    interval_s: float = _seconds(0.25, low=0.02, high=10.0)
+    interval_s: float = _seconds(0.25, low=0.02, high=1.0)
     linger_s: float = _seconds(60.0, low=0.0)
     root: str = _key(shm.ROOT, env="SCOUTD_ROOT")
 

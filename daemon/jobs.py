@@ -8,12 +8,16 @@ files can be removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from scoutd.agent.events import Conclude, Effect, Observed, Tick
 from scoutd.agent.evidence import NodeReport, ProcessStatus
-from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import State, Verdict
+from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.seams import CorePort, ObservationPort
+
+SETTLED_NS: Final = 10 * NS_PER_S
+"""Longer than deaths are collected (``settle_s``) by default; after it nothing new can come."""
 
 
 class Job:
@@ -40,12 +44,11 @@ class Job:
     def gone(self) -> bool:
         return self.gone_since_ns is not None
 
-    @property
-    def suspicious(self) -> bool:
-        """The core is about to decide something: look more often."""
-        return not self.concluded and (
-            self.sampling or any(verdict.state is State.OPEN for verdict in self.core.verdicts)
-        )
+    def suspicious(self, now_ns: int) -> bool:
+        """The core may decide something soon: look more often. A job that is gone settles in seconds."""
+        if self.concluded or (self.gone_since_ns is not None and now_ns - self.gone_since_ns > SETTLED_NS):
+            return False
+        return self.sampling or self.core.suspicious
 
     def open_verdicts(self) -> list[Verdict]:
         return [each for each in self.core.verdicts if each.state in (State.OPEN, State.CONFIRMED)]
@@ -70,10 +73,6 @@ class Job:
             return ()
         self.concluded = True
         return self.core.step(Conclude(), now_ns)
-
-    def apply(self, settings: Settings) -> None:
-        """The core judges by these settings from its next step on."""
-        self.core.settings = settings
 
     def _note_gone(self, observation: ObservationPort | None, now_ns: int) -> None:
         if observation is not None and not all_gone(observation.report):

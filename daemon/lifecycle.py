@@ -67,12 +67,16 @@ class Invocation:
         config = configsource.load(self.file, self.environ, self.flags)
         if not self.run:
             return config
-        own = {
-            "port": self.flags.get("agent.port") or 0,
-            "http_port": self.flags.get("agent.http_port") or 0,
-            "socket": self.flags.get("agent.socket") or str(runtime.run_socket(self.run)),
-        }
-        return replace(config, agent=replace(config.agent, **own))
+        agent = config.agent
+        return replace(config, agent=replace(
+            agent,
+            port=agent.port if self._given("agent.port") else 0,
+            http_port=agent.http_port if self._given("agent.http_port") else 0,
+            socket=agent.socket if self._given("agent.socket") else str(runtime.run_socket(self.run)),
+        ))
+
+    def _given(self, flag: str) -> bool:
+        return self.flags.get(flag) is not None
 
 
 class Agent:
@@ -197,7 +201,7 @@ class Agent:
         self._loop.observe = new.observe
         self._hook.command, self._hook.timeout_s = new.hooks.on_verdict, new.hooks.timeout_s
         for job in self._loop.jobs.values():
-            job.apply(new.settings())
+            job.core.apply(new.settings())
         log.logger().info("configuration reloaded")
 
     async def _shut_down(self) -> None:

@@ -11,9 +11,17 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any, Final, TextIO
 
-import structlog
-
 from scoutd.daemon.clock import rfc3339, wall_ns
+
+# structlog.dev imports rich wherever it is installed, 4 MB for tracebacks that are never rendered here.
+_rich = sys.modules.get("rich")
+sys.modules["rich"] = None  # type: ignore[assignment]
+try:
+    import structlog
+finally:
+    del sys.modules["rich"]
+    if _rich is not None:
+        sys.modules["rich"] = _rich
 
 Event = MutableMapping[str, Any]
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -185,7 +185,8 @@ class Loop:
         self._wake.set()
 
     def _interval_s(self) -> float:
-        hurry = self._clock() < self._fast_until_ns or any(job.suspicious for job in self.jobs.values())
+        now = self._clock()
+        hurry = now < self._fast_until_ns or any(job.suspicious(now) for job in self.jobs.values())
         return min(FAST_INTERVAL_S, self.observe.interval_s) if hurry else self.observe.interval_s
 
     async def _rest(self, duration_s: float) -> None:

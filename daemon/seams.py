@@ -16,14 +16,16 @@ from scoutd.agent.verdict import Verdict
 
 
 class CorePort(Protocol):
-    """One job's core. ``settings`` may be replaced between two steps."""
+    """One job's core. ``suspicious``: it may decide something soon."""
 
-    settings: Settings
+    suspicious: bool
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
 
     def step(self, event: Event, now_ns: int) -> Sequence[Effect]: ...
+
+    def apply(self, settings: Settings) -> None: ...
 
 
 class ObservationPort(Protocol):

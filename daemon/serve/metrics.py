@@ -24,8 +24,16 @@ LATENCY_BUCKETS_S: Final = (0.5, 1, 2, 5, 10, 20, 31, 60, 120, 300, 600, 1800)
 """31: the default stall timeout and the second that confirmation may take."""
 
 OBSERVATION_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
-MAX_REASONS: Final = 16
-_REASON: Final = re.compile(r"[a-z][a-z _-]{0,31}")
+REASONS: Final = (
+    (re.compile(r"busy\b"), "busy"),
+    (re.compile(r"phase ([A-Z]+) may take"), "phase"),
+    (re.compile(r"rank \d+ makes progress"), "progress"),
+    (re.compile(r"no rank waits"), "nobody_waits"),
+    (re.compile(r"a job of one rank"), "one_rank"),
+    (re.compile(r".*\bcancelled\b"), "cancelled"),
+    (re.compile(r".*\bsuspended\b"), "suspended"),
+)
+"""The core's reasons are sentences; a label needs a word. What no pattern knows counts as "other"."""
 
 Jobs = Callable[[], Iterable[Job]]
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -53,13 +61,12 @@ class Metrics:
         Gauge("scoutd_build_info", "Version of this agent; always 1.", ("version", "python"),
               registry=registry).labels(version, python).set(1)
         registry.register(RankCollector(jobs, clock))
-        self._reasons: Final[set[str]] = set()
 
     def count_verdict(self, symptom: str, cause: str, state: str) -> None:
         self._verdicts.labels(symptom, cause, state).inc()
 
     def count_suppressed(self, text: str) -> None:
-        self._suppressed.labels(self._reason(text)).inc()
+        self._suppressed.labels(reason_label(text)).inc()
 
     def count_error(self, part: str) -> None:
         self._errors.labels(part).inc()
@@ -68,13 +75,13 @@ class Metrics:
         """The registry in the text format of ``CONTENT_TYPE``."""
         return generate_latest(self.registry)
 
-    def _reason(self, text: str) -> str:
-        """The words before the first colon, "other" where they are none or too many are in use."""
-        word = text.partition(":")[0].strip().lower()
-        if not _REASON.fullmatch(word) or (len(self._reasons) >= MAX_REASONS and word not in self._reasons):
-            return "other"
-        self._reasons.add(word)
-        return word
+
+def reason_label(text: str) -> str:
+    """One word of a fixed vocabulary for the core's reason to hold an alarm back."""
+    for pattern, label in REASONS:
+        if found := pattern.match(text):
+            return "_".join([label, *(group.lower() for group in found.groups())])
+    return "other"
 
 
 class RankCollector(Collector):
