@@ -42,7 +42,9 @@ def until(condition: Callable[[], Seen], what: str, deadline_s: float = 60.0) ->
         time.sleep(0.05)
 
 
-def torchrun(*arguments: str, ranks: int = 4, script: str = "train.py", options: Sequence[str] = ()) -> list[str]:
+def torchrun(
+    *arguments: str, ranks: int = 4, script: str = "train.py", options: Sequence[str] = ()
+) -> list[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return [*launcher, *options, str(JOBS / script), *arguments]
 
@@ -84,7 +86,9 @@ class Outcome:
 
     def __str__(self) -> str:
         lines = [
-            " ".join([v["state"], v["cause"], str(named(v)), v.get("summary", ""), v.get("suppressed_because", "")])
+            " ".join(
+                [v["state"], v["cause"], str(named(v)), v.get("summary", ""), v.get("suppressed_because", "")]
+            )
             for v in self.verdicts
         ]
         tail = "\n".join([*self.out.splitlines()[-15:], *self.err.splitlines()[-60:]])
@@ -100,7 +104,12 @@ class Running:
         self.verdict_file = folder / "verdicts.jsonl"
         with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
             self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
 
     def verdicts(self) -> list[Verdict]:
@@ -146,7 +155,11 @@ class Site:
         self.progress.mkdir()
         self.started = 0
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("SCOUTD_", "PYTEST_", "TORCHELASTIC"))},
+            **{
+                k: v
+                for k, v in os.environ.items()
+                if not k.startswith(("SCOUTD_", "PYTEST_", "TORCHELASTIC"))
+            },
             MARK: self.folder.name,
             "SCOUTD_ROOT": str(self.root),
             "SCOUTD_RUNTIME_DIR": str(self.runtime),
@@ -158,12 +171,16 @@ class Site:
         self.started += 1
         folder = self.folder / f"command-{self.started}"
         folder.mkdir()
-        return Running([c.replace("%DIR%", str(folder)) for c in command], folder, self.environment | environment)
+        return Running(
+            [c.replace("%DIR%", str(folder)) for c in command], folder, self.environment | environment
+        )
 
     def watch(self, job: Sequence[str], *options: str, stop: bool = True, **environment: str) -> Running:
         """``scoutd run`` over a job, with a stall timeout of 5 s."""
         verdict = ["--on-verdict", "stop" if stop else "continue", "--verdicts", "%DIR%/verdicts.jsonl"]
-        return self.start(SCOUTD, "run", "--stall-timeout", "5", *verdict, *options, "--", *job, **environment)
+        return self.start(
+            SCOUTD, "run", "--stall-timeout", "5", *verdict, *options, "--", *job, **environment
+        )
 
     def run(self, job: Sequence[str], *options: str, stop: bool = True, deadline_s: float = 90.0) -> Outcome:
         return self.watch(job, *options, stop=stop).finish(deadline_s)
@@ -193,7 +210,9 @@ class Site:
 
     def agents(self) -> list[int]:
         """Pids of the agents of this site."""
-        return [pid for pid, line in self.processes().items() if "scoutd.daemon" in line or "scoutd agent" in line]
+        return [
+            pid for pid, line in self.processes().items() if "scoutd.daemon" in line or "scoutd agent" in line
+        ]
 
     def is_clean(self) -> bool:
         """True once no process and no shared-memory file of this site is left, runtime directory included."""
@@ -237,7 +256,9 @@ def named(verdict: Verdict) -> list[int]:
 
 def cleared(verdict: Verdict) -> dict[int, list[int]]:
     """The cleared ranks, each with whom it waits for."""
-    return {int(c.get("rank", 0)): [int(w) for w in c.get("waits_for", [])] for c in verdict.get("cleared", [])}
+    return {
+        int(c.get("rank", 0)): [int(w) for w in c.get("waits_for", [])] for c in verdict.get("cleared", [])
+    }
 
 
 def line_of(file: Path, marker: str) -> int:

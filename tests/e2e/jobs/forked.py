@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 
 import torch
 import torch._dynamo
@@ -43,9 +42,8 @@ def become_rank(rank: int, size: int, port: int, script: str, arguments: list[st
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
-    except Exception:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
-        traceback.clear_frames(sys.exc_info()[2])
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -9,11 +9,22 @@ from pathlib import Path
 
 from forked import free_port
 
-BOOT = "import sys, runpy; sys.path.insert(0, sys.argv[1]); sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+BOOT = """
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def start(rank: int, size: int, port: int, arguments: list[str]) -> subprocess.Popen[bytes]:
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    place = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     folder = Path(__file__).parent
     command = [sys.executable, "-I", "-c", BOOT, str(folder), str(folder / "train.py"), *arguments]
     return subprocess.Popen(command, env=os.environ | {k: str(v) for k, v in place.items()})

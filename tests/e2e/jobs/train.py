@@ -18,10 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-if __package__:
-    from tests.e2e.jobs.faults import Fault, add_options
-else:
-    from faults import Fault, add_options
+from faults import Fault, add_options
 
 WIDTH = 32
 
@@ -49,12 +46,12 @@ class Tripwire(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: object, x: Tensor, fault: Fault) -> Tensor:
-        ctx.fault = fault  # type: ignore[attr-defined]
+        ctx.fault = fault
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: object, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        ctx.fault.at("backward")  # type: ignore[attr-defined]
+    def backward(ctx: object, grad: Tensor) -> tuple[Tensor, None]:
+        ctx.fault.at("backward")
         return grad, None
 
 
@@ -112,9 +109,9 @@ def options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--second-fault", default="", help="the fault after a torchrun restart")
     parser.add_argument("--second-rank", type=int, default=2)
     chosen = parser.parse_args(argv)
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
-        if chosen.clean_restart or chosen.second_fault:
-            chosen.fault, chosen.rank = chosen.second_fault, chosen.second_rank
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if restarted and (chosen.clean_restart or chosen.second_fault):
+        chosen.fault, chosen.rank = chosen.second_fault, chosen.second_rank
     return chosen
 
 
