@@ -1,0 +1,157 @@
+"""One generation of one job on this node: its ranks' files, opened, checked and read.
+
+A file that cannot be believed is a warning and no rank. Once a rank of the job is gone, all ranks are read
+whole, because what the others wrote around that moment is what the death is judged by.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from scoutd.agent.evidence import ProcessStatus, RankReport
+from scoutd.daemon.observe.oom import OomLedger
+from scoutd.daemon.observe.rank import ObservedRank
+from scoutd.daemon.observe.reader import RankFile
+from scoutd.daemon.observe.tree import RANK_PREFIX, Place, opened
+from scoutd.proto.shm import LayoutError
+
+UNBELIEVABLE: Final = (OSError, LayoutError)
+"""What a file that cannot be believed raises."""
+
+
+class ObservedJob:
+    """``run``: None observes every run, else the ranks of other runs are not of this job's observer."""
+
+    def __init__(
+        self,
+        place: Place,
+        clock: Callable[[], int],
+        oom: OomLedger,
+        run: str | None,
+        on_exit: Callable[[], None],
+    ) -> None:
+        self.place: Final = place
+        self.ranks: dict[int, ObservedRank] = {}
+        self._clock: Final = clock
+        self._oom: Final = oom
+        self._run: Final = run
+        self._on_exit: Final = on_exit
+        self._foreign: dict[int, int] = {}
+        self._bad: dict[int, str] = {}
+        self._someone_gone = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        torn = (
+            f"{self.place}/{RANK_PREFIX}{rank}: {found.file.torn} torn records"
+            for rank, found in self.ranks.items()
+            if found.file.torn
+        )
+        return (*self._bad.values(), *torn)
+
+    @property
+    def world_size(self) -> int:
+        return max((found.file.header.world_size for found in self.ranks.values()), default=0)
+
+    @property
+    def local_world_size(self) -> int:
+        """Ranks that this node should show; all of them where no header says how many."""
+        sizes = (found.file.header.local_world_size for found in self.ranks.values())
+        return max(sizes, default=0) or self.world_size
+
+    @property
+    def parents(self) -> set[int]:
+        """Parent processes of the ranks: their launcher."""
+        return {found.parent for found in self.ranks.values() if found.parent}
+
+    @property
+    def run(self) -> str:
+        return next((found.file.header.run for found in self.ranks.values()), "")
+
+    def update(self, inodes: dict[int, int]) -> None:
+        """The open files are those of the directory: new and replaced ones opened, vanished ones closed."""
+        for rank in [r for r, found in self.ranks.items() if inodes.get(r) != found.file.inode]:
+            self.ranks.pop(rank).close()
+        self._bad = {}
+        missing = [
+            rank
+            for rank, inode in inodes.items()
+            if rank not in self.ranks and self._foreign.get(rank) != inode
+        ]
+        if missing:
+            self._open(missing)
+
+    def reports(self, now_ns: int) -> list[RankReport]:
+        """One report per rank that can be believed."""
+        reports = []
+        whole = self._someone_gone
+        for rank, found in list(self.ranks.items()):
+            try:
+                report = found.report(now_ns, whole)
+            except UNBELIEVABLE as error:
+                self._refuse(rank, error)
+                self.ranks.pop(rank).close()
+                continue
+            reports.append(report)
+        self._someone_gone = any(r.process.status is ProcessStatus.GONE for r in reports)
+        if self._someone_gone and not whole:
+            return self.reports(now_ns)
+        return reports
+
+    def announce(self, now_ns: int, interval_ns: int) -> None:
+        for rank, found in self.ranks.items():
+            try:
+                found.file.announce(os.getpid(), now_ns, interval_ns)
+            except OSError as error:
+                self._refuse(rank, error)
+
+    def topology(self) -> dict[int, dict[str, Any]]:
+        return {rank: found.topology for rank, found in self.ranks.items() if found.topology}
+
+    def disabled(self) -> dict[int, str]:
+        beats = ((rank, found.file.heartbeat.first()) for rank, found in self.ranks.items())
+        return {rank: beat.disabled for rank, beat in beats if beat is not None and beat.disabled}
+
+    def shim_cost(self) -> dict[int, tuple[int, int]]:
+        beats = ((rank, found.file.heartbeat.first()) for rank, found in self.ranks.items())
+        return {rank: (beat.cost_ns, beat.boundaries) for rank, beat in beats if beat is not None}
+
+    def close(self) -> None:
+        for found in self.ranks.values():
+            found.close()
+        self.ranks.clear()
+
+    def _open(self, ranks: list[int]) -> None:
+        try:
+            with opened(self.place.root, *self.place.parts, uid=self.place.uid) as fd:
+                for rank in ranks:
+                    self._open_rank(rank, fd)
+        except OSError as error:
+            for rank in ranks:
+                self._refuse(rank, error)
+
+    def _open_rank(self, rank: int, dir_fd: int) -> None:
+        try:
+            file = RankFile(f"{RANK_PREFIX}{rank}", dir_fd, self.place.uid)
+        except FileNotFoundError:
+            return
+        except UNBELIEVABLE as error:
+            self._refuse(rank, error)
+            return
+        header = file.header
+        if self._run is not None and header.run != self._run:
+            self._foreign[rank] = file.inode
+            file.close()
+            return
+        if (header.job, header.generation, header.rank) != (self.place.job, self.place.generation, rank):
+            says = f"{header.job}/{header.generation}/{RANK_PREFIX}{header.rank}"
+            self._refuse(rank, LayoutError(f"its header says {says}"))
+            file.close()
+            return
+        self.ranks[rank] = ObservedRank(file, self._clock, self._oom, self._on_exit)
+
+    def _refuse(self, rank: int, error: Exception) -> None:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        self._bad[rank] = f"{self.place}/{RANK_PREFIX}{rank}: {text}"

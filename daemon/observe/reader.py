@@ -1,0 +1,181 @@
+"""Reads one rank's shared-memory file, safely and cheaply.
+
+Safely: the file is opened without following a link and without waiting (a FIFO would hang the agent), must
+be a regular file of the right owner and size, and is read with ``pread``, never mapped. Cheaply: a pass
+compares the sequence numbers of a section's copies with those of the last pass and decodes only the slots
+whose numbers moved; HEADER and GROUPS are read when they may have changed, CALLS, PENDING, RECORDER and
+NOTES only when somebody asks for the whole picture (``refresh(whole=True)``).
+
+A slot of which no copy is valid is torn: it is read again up to three times, then its last valid record
+is kept and the slot counted in ``torn``. Torn bytes are never evidence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from typing import Any, Final, Generic, TypeVar
+
+from scoutd.daemon.observe.locks import lock_holder
+from scoutd.proto import shm
+
+Record = TypeVar("Record")
+
+RETRIES: Final = 3
+GROUPS_EVERY: Final = 8
+"""Passes between two looks at all 128 group slots: 2 s at four passes a second."""
+OPEN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class Table(Generic[Record]):
+    """The decoded slots of one section and the sequence numbers they were decoded from."""
+
+    def __init__(self, section: shm.Section[Record]) -> None:
+        self.section: Final = section
+        self.records: Final[dict[int, Record]] = {}
+        self._numbers: dict[int, tuple[int, ...]] = {}
+        self._pattern: Final = struct.Struct(f"<Q{section.copy_bytes - 8}x")
+
+    def update(self, data: bytes, base: int, slots: int) -> list[int]:
+        """Decodes what moved in the first ``slots`` slots of ``data``; the torn slots are returned."""
+        section, torn = self.section, []
+        start = section.offset - base
+        end = start + slots * section.copies * section.copy_bytes
+        if end > len(data):
+            raise shm.LayoutError(f"section {section.name}: truncated")
+        numbers = [number for (number,) in self._pattern.iter_unpack(data[start:end])]
+        for slot in range(slots):
+            now = tuple(numbers[slot * section.copies : (slot + 1) * section.copies])
+            if now == self._numbers.get(slot) or not any(now):
+                continue
+            record = shm.read(data, base, section, slot)
+            if record is None:
+                torn.append(slot)
+            else:
+                self.records[slot] = record
+                self._numbers[slot] = now
+        return torn
+
+    def first(self) -> Record | None:
+        return self.records.get(0)
+
+
+class RankFile:
+    """One open file. ``header`` is who writes it, the tables hold the rest. ``whole``: the last refresh
+    read every section. ``torn``: slots that stayed torn over every retry, since opening.
+
+    Raises OSError or LayoutError where the file cannot be believed, on opening and on ``refresh``.
+    """
+
+    def __init__(self, name: str, dir_fd: int, uid: int) -> None:
+        self.torn = 0
+        self.whole = False
+        self._passes = 0
+        self._sequence = 0
+        self.fd, self.writable = _open(name, dir_fd)
+        try:
+            self.inode: Final = _check(self.fd, uid)
+            shm.check_prefix(os.pread(self.fd, shm.PREFIX.size, 0))
+            self.heartbeat: Final = Table(shm.HEARTBEAT)
+            self.progress: Final = Table(shm.PROGRESS)
+            self.recorder: Final = Table(shm.RECORDER)
+            self.pending: Final = Table(shm.PENDING)
+            self.counters: Final = Table(shm.COUNTERS)
+            self.groups: Final = Table(shm.GROUPS)
+            self.calls: Final = Table(shm.CALLS)
+            self.notes: Final = Table(shm.NOTES)
+            self.topology: Final = Table(shm.TOPOLOGY)
+            self._header: Final = Table(shm.HEADER)
+            self._read([self._header])
+            if self._header.first() is None:
+                raise shm.LayoutError("no valid header")
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    @property
+    def header(self) -> shm.Header:
+        header = self._header.first()
+        assert header is not None
+        return header
+
+    def refresh(self, whole: bool) -> None:
+        """The tables say what the file says now. Without ``whole``: heartbeat, progress, counters."""
+        self.whole = whole
+        self._read([self.heartbeat, self.progress])
+        used = len(self.groups.records)
+        if self._passes % GROUPS_EVERY == 0 or whole:
+            self._read([self.counters, self.groups])
+            self._read([self.topology])
+            self._read([self._header])
+        else:
+            # One slot more than is known, so that a new group is seen in the pass in which it appears.
+            span = min(max(self.groups.records, default=-1) + 2, shm.COUNTERS.slots)
+            self._read([self.counters], slots=span)
+            if len(self.counters.records) > used:
+                self._read([self.groups])
+        if whole:
+            self._read([self.recorder, self.pending])
+            self._read([self.calls])
+            self._read([self.notes])
+        self._passes += 1
+
+    def lock_holder(self) -> int | None:
+        """The pid that holds the writer's lock, as this PID namespace sees it (0: in another one).
+        None: the lock is free."""
+        return lock_holder(self.fd)
+
+    def announce(self, observer_pid: int, now_ns: int, interval_ns: int) -> None:
+        """The shim can read who observes it and when it last looked. No effect without write access."""
+        if not self.writable:
+            return
+        if not self._sequence:
+            data = os.pread(self.fd, shm.COMMAND.size, shm.COMMAND.offset)
+            self._sequence = max(
+                shm.SEQUENCE.unpack_from(data, copy * shm.COMMAND.copy_bytes)[0]
+                for copy in range(shm.COMMAND.copies)
+            )
+        self._sequence += 1
+        record = shm.Command(observer_pid, now_ns, interval_ns)
+        at = shm.COMMAND.position(0, self._sequence)
+        os.pwrite(self.fd, shm.seal(shm.COMMAND.codec.pack(record), self._sequence), at + 8)
+        os.pwrite(self.fd, shm.SEQUENCE.pack(self._sequence), at)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _read(self, tables: list[Table[Any]], slots: int | None = None) -> None:
+        """Reads neighbouring sections with one pread, again while a slot is torn."""
+        base = tables[0].section.offset
+        last = tables[-1].section
+        end = last.end if slots is None else base + slots * last.copies * last.copy_bytes
+        torn = 0
+        for _ in range(RETRIES + 1):
+            data = os.pread(self.fd, end - base, base)
+            torn = sum(len(table.update(data, base, slots or table.section.slots)) for table in tables)
+            if not torn:
+                return
+        self.torn += torn
+
+
+def _open(name: str, dir_fd: int) -> tuple[int, bool]:
+    """Read and write where allowed (the COMMAND record), else read only."""
+    try:
+        return os.open(name, os.O_RDWR | OPEN_FLAGS, dir_fd=dir_fd), True
+    except PermissionError:
+        return os.open(name, os.O_RDONLY | OPEN_FLAGS, dir_fd=dir_fd), False
+
+
+def _check(fd: int, uid: int) -> int:
+    """The inode of a file that may be believed."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise shm.LayoutError("not a regular file")
+    if status.st_uid != uid:
+        raise shm.LayoutError(f"belongs to uid {status.st_uid}, not {uid}")
+    if status.st_size != shm.FILE_SIZE:
+        raise shm.LayoutError(f"{status.st_size} bytes, expected {shm.FILE_SIZE}")
+    return status.st_ino
