@@ -2,9 +2,9 @@
 
     torchrun --standalone --nproc-per-node=4 char_transformer.py
 
-It knows nothing of scoutd. With ``--fault`` one rank breaks at a chosen step, the way real ranks do: it stops
-in the middle of a forward pass, is killed, raises an exception, or calls a collective with a tensor of another
-size than its peers.
+It knows nothing of scoutd. With ``--fault`` one rank breaks at a chosen step, the way real ranks do: it
+stops in the middle of a forward pass, is killed, raises an exception, or calls a collective with a tensor of
+another size than its peers.
 """
 
 from __future__ import annotations

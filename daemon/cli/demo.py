@@ -3,7 +3,8 @@
 The job is ``examples/char_transformer.py``, an ordinary script under torchrun that knows nothing of scoutd;
 the demo only chooses its ``--fault`` and runs it as a user would, ``scoutd run --on-verdict stop``. It
 succeeds if the confirmed verdict names the broken rank and nobody else, so it is also a test of the whole
-installation. """
+installation.
+"""
 
 from __future__ import annotations
 

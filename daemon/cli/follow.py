@@ -8,13 +8,9 @@ call at the end.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-# gRPC installs fork handlers that wait for its threads; our only forks exec at once.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc.aio
 

@@ -3,7 +3,8 @@
 A watcher hears every verdict again after a reconnection or an agent's restart, and a verdict whose content
 grew (a stack arrived) without a change of state. News is a state that this verdict's id has not had before.
 A restarted agent decides anew and may call a verdict OPEN that was confirmed already: that is no news
-either."""
+either.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ inherited.
 
 Process group. Behind a terminal the command stays in our own group, so that reading the keyboard, Ctrl-C
 and Ctrl-Z do what they do without scoutd; the terminal delivers Ctrl-C to both of us. Elsewhere it leads a
-group of its own, and signals that reach us are passed on to all of it."""
+group of its own, and signals that reach us are passed on to all of it.
+"""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@ The trainer never depends on it. An agent that cannot start at all (port in use,
 code 2) is reported in one line and not tried again; one that dies later comes back after a delay that
 doubles from 0.5 s to 30 s, at most ``MAX_RESTARTS`` times in a row. It runs in a session of its own, so
 that Ctrl-C does not reach it, in the root directory, so that nothing in the user's folder shadows a module,
-and it dies with us (PR_SET_PDEATHSIG). Its log goes to a file in a temporary directory, which also holds
-its state unless ``--state-dir`` names another place; the directory is removed at the end."""
+and it dies with us (``tether``). Its log goes to a file in a temporary directory, which also holds
+its state unless ``--state-dir`` names another place; the directory is removed at the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -36,14 +36,6 @@ STABLE_S: Final = 60.0
 
 STOP_S: Final = 4.0
 """The agent allows itself 2 s to close; twice that is a stuck one."""
-
-PR_SET_PDEATHSIG: Final = 1
-_LIBC: Final = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """Runs in the forked child: one system call, nothing is imported or allocated."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class PrivateAgent:
@@ -121,7 +113,6 @@ class PrivateAgent:
                 cwd="/",
                 env=_agent_environment(),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
 
     def _last_words(self) -> str:
@@ -136,7 +127,8 @@ class PrivateAgent:
 
 def agent_command(tag: str, socket: Path, options: RunOptions, folder: Path) -> list[str]:
     """The agent's command line; paths are absolute because it runs elsewhere."""
-    command = [sys.executable, "-m", "scoutd.daemon", "--run", tag, "--socket", str(socket)]
+    command = [sys.executable, "-m", "scoutd.daemon.cli.tether", str(os.getpid())]
+    command += ["--run", tag, "--socket", str(socket)]
     command += ["--port", str(options.port or 0), "--http-port", str(options.http_port or 0)]
     command += ["--state-dir", str((options.state_dir or folder / "state").absolute())]
     if options.stall_timeout_s is not None:

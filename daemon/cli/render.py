@@ -2,7 +2,8 @@
 
 ``panel`` is what a person reads at three in the morning: one sentence, then who, doing what, where in the
 code, since when, who only waited, and what to do. ``explanation`` is the whole argument behind it. Neither
-grows with the job: equal stories of thousands of ranks become one line with ranges."""
+grows with the job: equal stories of thousands of ranks become one line with ranges.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What ``scoutd run`` says to the person at the terminal: single lines and verdict panels, on standard error.
 
 Standard output belongs to the job. rich is imported when the first panel is drawn, not before: most runs
-never need it."""
+never need it.
+"""
 
 from __future__ import annotations
 

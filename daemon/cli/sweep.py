@@ -3,7 +3,8 @@
 Removing them is the agent's work; where it was killed or never started, this does it. A file is ours if its
 header carries the run's tag, and it is removed only if its writer is gone: nobody holds the file's lock and
 no process has the header's pid with its start time (the lock alone would miss a shim that could not lock,
-the pid alone a trainer in another PID namespace)."""
+the pid alone a trainer in another PID namespace).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Status, topology and verdict lists as tables. Pure: from responses to rich renderables.
 
 Columns that carry an identity (rank, verdict id, node) never wrap and are never cut; text columns fold.
-Ranks of the same story are one row in the topology, so that thousands fit on a screen."""
+Ranks of the same story are one row in the topology, so that thousands fit on a screen.
+"""
 
 from __future__ import annotations
 
