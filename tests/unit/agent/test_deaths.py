@@ -1,0 +1,176 @@
+"""Deaths: the first failure is named, what follows is cleared."""
+
+from __future__ import annotations
+
+import pytest
+
+from scoutd.agent.evidence import CallState, Phase
+from scoutd.agent.verdict import Action, Cause, Scope, State, Status
+from tests.unit.agent.job import Job, cleared, confirmed, implicated
+
+LOST = ("RuntimeError", "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_sigkill_names_the_killed_rank_alone(victim: int) -> None:
+    job = Job(4)
+    job.dies(victim, ago=0.9, signal=9)
+    for rank in set(job.ranks) - {victim}:
+        job.waits(rank, state=CallState.FAILED, seconds=0.9)
+        job.dies(rank, ago=0.8, code=1, note=LOST)
+    (verdict,) = confirmed(job.run(1))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_DEAD, [victim])
+    assert cleared(verdict) == {r: [victim] for r in set(job.ranks) - {victim}}
+    assert "SIGKILL" in verdict.summary
+    assert verdict.action is Action.RESTART_IN_PLACE
+
+
+def test_deaths_are_settled_before_they_are_judged() -> None:
+    job = Job(4)
+    job.dies(1, ago=0.0, signal=9)
+    assert job.run(0.75) == []
+    assert confirmed(job.run(0.5))
+
+
+def test_an_exception_is_named_with_type_message_and_line() -> None:
+    job = Job(4)
+    job.dies(2, ago=1.2, code=1, note=("ValueError", "bad sample 17"))
+    for rank in (0, 1, 3):
+        job.waits(rank, state=CallState.FAILED, seconds=2)
+        job.dies(rank, ago=1.1, signal=15)
+    (verdict,) = confirmed(job.run(0.5))
+    assert implicated(verdict) == [2]
+    assert "ValueError: bad sample 17 (train.py:12 in step)" in verdict.summary
+    assert verdict.death_notes[0].rank == 2
+    assert verdict.action is Action.FIX_PROGRAM
+
+
+def test_the_abort_of_an_innocent_rank_is_judged_by_fingerprints() -> None:
+    job = Job(4)
+    for rank in (0, 1, 3):
+        job.waits(rank, state=CallState.FAILED)
+        job.dies(rank, ago=1.0, code=1, note=LOST)
+    job.waits(2, numel=128, state=CallState.FAILED)
+    job.dies(2, ago=1.0, code=1, note=LOST)
+    job.change(0, notes=())
+    job.dies(0, ago=1.5, signal=6)
+    (verdict,) = confirmed(job.run(0.5))
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISMATCH, [2])
+
+
+def test_sigabrt_outside_of_a_collective_is_a_death() -> None:
+    job = Job(4)
+    job.dies(1, ago=1.5, signal=6)
+    (verdict,) = confirmed(job.run(0))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_DEAD, [1])
+
+
+def test_a_timeout_of_the_collective_names_the_rank_that_never_came() -> None:
+    """The library's own time-out fires before ours: victims die first, the culprit is terminated."""
+    job = Job(4)
+    job.hangs(3, Phase.FORWARD, seconds=4)
+    for rank in (0, 1, 2):
+        job.waits(rank, state=CallState.FAILED, seconds=3.9)
+        job.dies(rank, ago=1.0, code=1, note=("RuntimeError", "Timed out waiting 3000ms for recv operation"))
+    job.dies(3, ago=0.9, signal=15)
+    (verdict,) = confirmed(job.run(0.5))
+    assert (verdict.cause, implicated(verdict)) == (Cause.RANK_STALLED, [3])
+
+
+def test_a_lost_connection_blames_nobody() -> None:
+    """A rank that had merely not arrived when a link broke is healthy."""
+    job = Job(4)
+    for rank in (0, 1, 2):
+        job.waits(rank, state=CallState.FAILED, seconds=1.2)
+        job.dies(rank, ago=1.0, code=1, note=LOST)
+    job.at(3, Phase.FORWARD, "blocks.0 (Block)", 1.05)
+    job.dies(3, ago=0.9, signal=15)
+    (verdict,) = confirmed(job.run(0.5))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert implicated(verdict) == []
+    assert verdict.action is Action.DIAGNOSE_NETWORK
+
+
+def test_a_cancelled_job_is_no_fault() -> None:
+    job = Job(4)
+    for rank in job.ranks:
+        job.dies(rank, ago=1.0 + rank / 1000, signal=15)
+    reports = job.run(1)
+    assert [v.state for v in reports] == [State.SUPPRESSED]
+    assert "cancelled" in reports[0].suppressed_because
+
+
+def test_ctrl_c_is_no_fault() -> None:
+    job = Job(2)
+    for rank in job.ranks:
+        job.dies(rank, ago=1.0, code=1, note=("KeyboardInterrupt", ""))
+    assert confirmed(job.run(1) + job.conclude()) == []
+
+
+def test_one_rank_told_to_end_is_the_first_failure() -> None:
+    job = Job(4)
+    job.waits(1, seconds=1.3)
+    job.dies(1, ago=1.2, signal=15)
+    for rank in (0, 2, 3):
+        job.waits(rank, state=CallState.FAILED, seconds=1.3)
+        job.dies(rank, ago=1.1, code=1, note=LOST)
+    (verdict,) = confirmed(job.run(0.5))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_DEAD, [1])
+
+
+def test_the_launchers_sigkills_do_not_blame_survivors() -> None:
+    job = Job(4)
+    job.dies(2, ago=1.5, signal=9)
+    for rank in (0, 1, 3):
+        job.dies(rank, ago=1.5 - 0.2 - rank / 100, signal=9)
+    (verdict,) = confirmed(job.run(0))
+    assert implicated(verdict) == [2]
+
+
+def test_one_bug_on_every_rank_is_the_jobs() -> None:
+    job = Job(3)
+    for rank in job.ranks:
+        job.dies(rank, ago=1.5 - rank / 10, code=1, note=("NameError", "name 'x' is not defined"))
+    (verdict,) = confirmed(job.run(0))
+    assert verdict.scope is Scope.JOB
+    assert implicated(verdict) == [0, 1, 2]
+
+
+def test_conclude_judges_at_once() -> None:
+    job = Job(4)
+    job.dies(1, ago=0.1, signal=9)
+    assert job.run(0) == []
+    assert implicated(confirmed(job.conclude())[0]) == [1]
+
+
+def test_deaths_after_a_confirmed_hang_are_consequences() -> None:
+    job = Job(4)
+    job.hangs(2)
+    for rank in (0, 1, 3):
+        job.waits(rank)
+    assert len(confirmed(job.run(1))) == 1
+    for rank in job.ranks:
+        job.dies(rank, ago=0.1, signal=9)
+    assert job.run(3) + job.conclude() == []
+
+
+def test_a_restart_resolves_and_begins_anew() -> None:
+    job = Job(4)
+    job.dies(1, ago=1.5, signal=9)
+    (verdict,) = confirmed(job.run(0))
+    job.generation = 2
+    job.ranks = {r: job._healthy(r) for r in range(4)}
+    (end,) = job.run(0)
+    assert (end.id, end.state) == (verdict.id, State.RESOLVED)
+    job.hangs(0)
+    for rank in (1, 2, 3):
+        job.waits(rank)
+    (second,) = confirmed(job.run(1))
+    assert (second.generation, implicated(second)) == (2, [0])
+
+
+def test_a_healthy_end_has_no_verdict() -> None:
+    job = Job(4)
+    for rank in job.ranks:
+        job.dies(rank, ago=rank / 2, code=0)
+    assert job.run(5) + job.conclude() == []
