@@ -104,7 +104,6 @@ class RankFile:
         """The tables say what the file says now. Without ``whole``: heartbeat, progress, counters."""
         self.whole = whole
         self._read([self.heartbeat, self.progress])
-        used = len(self.groups.records)
         if self._passes % GROUPS_EVERY == 0 or whole:
             self._read([self.counters, self.groups])
             self._read([self.topology])
@@ -113,7 +112,7 @@ class RankFile:
             # One slot more than is known, so that a new group is seen in the pass in which it appears.
             span = min(max(self.groups.records, default=-1) + 2, shm.COUNTERS.slots)
             self._read([self.counters], slots=span)
-            if len(self.counters.records) > used:
+            if self._counts_unknown_group():
                 self._read([self.groups])
         if whole:
             self._read([self.recorder, self.pending])
@@ -146,6 +145,13 @@ class RankFile:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def _counts_unknown_group(self) -> bool:
+        groups = self.groups.records
+        return any(
+            slot not in groups or groups[slot].group != counter.group
+            for slot, counter in self.counters.records.items()
+        )
 
     def _read(self, tables: list[Table[Any]], slots: int | None = None) -> None:
         """Reads neighbouring sections with one pread, again while a slot is torn."""
