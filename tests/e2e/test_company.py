@@ -109,7 +109,7 @@ def test_an_existing_sitecustomize_still_runs(site: Site) -> None:
 
 
 def test_isolated_ranks_are_reported_as_unobserved(site: Site) -> None:
-    """`python -I` ignores what attaches the shim: the job is unharmed, and the status says what is missing."""
+    """`python -I` ignores what attaches the shim: unharmed, and the status says it."""
     job = launched("isolated.py", "--progress", str(site.progress), "--steps", "100000")
     running = site.watch(job)
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 import torch.multiprocessing as mp
+
 from forked import free_port
 from train import main
 
