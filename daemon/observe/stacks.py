@@ -22,6 +22,7 @@ from scoutd.daemon.observe.rank import ObservedRank
 
 NATIVE_TIMEOUT_S: Final = 15.0
 PYTHON_TIMEOUT_S: Final = 5.0
+REAP_S: Final = 1.0
 MAX_OUTPUT: Final = 8 << 20
 MAX_SOURCE: Final = 4 << 20
 NO_PERMISSION: Final = "no permission to trace: needs CAP_SYS_PTRACE or same user with ptrace_scope 0"
@@ -108,7 +109,8 @@ class StackCapture:
         if any(word in err.lower() for word in DENIED):
             self._denied.add((pid, observed.watch.start_ticks))
             return NO_PERMISSION
-        return f"py-spy: {err.strip().splitlines()[-1][:200] if err.strip() else f'exit code {code}'}"
+        lines = err.strip().splitlines()
+        return f"py-spy: {lines[-1][:200] if lines else f'exit code {code}'}"
 
     async def _run(self, pid: int, native: bool) -> tuple[int, str, str]:
         how = "--native" if native else "--nonblocking"
@@ -126,7 +128,10 @@ class StackCapture:
         try:
             out, err = await asyncio.wait_for(process.communicate(), limit)
         except asyncio.TimeoutError:  # a class of its own in Python 3.10
-            return 1, "", f"no answer within {limit:.0f} s"
+            _kill(process)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), REAP_S)
+            return 1, "", f"no answer within {limit:g} s"
         finally:
             _kill(process)
             self._running.discard(process)

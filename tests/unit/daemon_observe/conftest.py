@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scoutd.daemon.observe.observer import Observer
 
+from scoutd.daemon.observe.observer import Observer
 from tests.unit.daemon_observe.writer import HEADER, Writer, start_ticks
 
 S = 1_000_000_000

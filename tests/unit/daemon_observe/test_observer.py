@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from scoutd.agent.evidence import Phase, ProcessStatus, Source
 from scoutd.daemon.observe.observer import JobObservation, Observer
 from scoutd.proto import shm
-
 from tests.unit.daemon_observe.conftest import S, World
 from tests.unit.daemon_observe.writer import CALL, COORDINATE, GROUP
 
