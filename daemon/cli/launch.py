@@ -6,7 +6,7 @@ inherited.
 
 Process group. Behind a terminal the command stays in our own group, so that reading the keyboard, Ctrl-C
 and Ctrl-Z do what they do without scoutd; the terminal delivers Ctrl-C to both of us. Elsewhere it leads a
-group of its own, and signals that reach us are passed on to all of it.
+session and group of its own, and signals that reach us are passed on to all of it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def behind_terminal() -> bool:
 
 @dataclass(frozen=True)
 class Child:
-    """The started command. ``grouped``: it leads a process group of its own."""
+    """The started command. ``grouped``: it leads a session and process group of its own."""
 
     process: asyncio.subprocess.Process
     grouped: bool
@@ -92,7 +92,7 @@ async def start(command: tuple[str, ...], tag: str) -> Child:
     grouped = not behind_terminal()
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, env=environment(tag, os.environ), preexec_fn=os.setpgrp if grouped else None
+            *command, env=environment(tag, os.environ), start_new_session=grouped
         )
     except FileNotFoundError as error:
         raise CannotStart(NOT_FOUND, _missing(command[0], error)) from error

@@ -23,6 +23,12 @@ STYLES: Final = {pb.OPEN: "yellow", pb.CONFIRMED: "red", pb.RESOLVED: "green", p
 MAX_NAMED: Final = 4
 """Implicated ranks that get lines of their own."""
 
+MAX_STORIES: Final = 24
+"""Groups of cleared ranks that an explanation tells apart."""
+
+MAX_LINES: Final = 8
+"""Lines of evidence of one kind; all of it is in the JSON."""
+
 Row = tuple[str, str]
 
 
@@ -123,6 +129,7 @@ def explanation(verdict: pb.Verdict) -> RenderableType:
     parts: list[RenderableType] = [panel(verdict)]
     for heading, body in (
         ("Course", _grid(_course(verdict))),
+        ("Cleared", _grid(("", line) for line in words.cleared(verdict, MAX_STORIES))),
         ("Evidence", _grid(_evidence(verdict))),
         ("Deaths", _grid(_deaths(verdict))),
     ):
@@ -153,15 +160,22 @@ def _course(verdict: pb.Verdict) -> list[Row]:
 
 
 def _evidence(verdict: pb.Verdict) -> list[Row]:
-    """Items of one kind and text are one line, whatever the number of ranks that share them."""
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    """Items of one kind and text are one line, whatever the number of ranks that share them; of a kind with
+    many texts come the implicated ranks' first, then the first others and a count."""
+    kinds: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for item in verdict.evidence:
-        ranks = found[item.kind, item.text]
+        ranks = kinds[item.kind][item.text]
         if item.HasField("rank"):
             ranks.append(item.rank)
-    return [
-        (kind, f"{ranges.name(ranks)}: {text}" if ranks else text) for (kind, text), ranks in found.items()
-    ]
+    guilty = {each.rank for each in verdict.implicated}
+    rows: list[Row] = []
+    for kind, texts in kinds.items():
+        ordered = sorted(texts.items(), key=lambda each: not guilty & set(each[1]))
+        lines = [f"{ranges.name(ranks)}: {text}" if ranks else text for text, ranks in ordered]
+        rows += [(kind, line) for line in lines[:MAX_LINES]]
+        if len(lines) > MAX_LINES:
+            rows.append((kind, f"… and {len(lines) - MAX_LINES} more"))
+    return rows
 
 
 def _deaths(verdict: pb.Verdict) -> list[Row]:

@@ -46,10 +46,14 @@ def nobody(verdict: pb.Verdict) -> str:
     return "nobody is named: all ranks agree, the fault lies between them"
 
 
-def cleared(verdict: pb.Verdict) -> list[str]:
-    """One line per group of acquitted ranks with the same story, largest group first."""
+def cleared(verdict: pb.Verdict, most: int = MAX_GROUPS) -> list[str]:
+    """One line per group of acquitted ranks with the same story, largest group first.
+
+    Args:
+        most: With more groups than this, only who waits for whom is told.
+    """
     groups = _grouped({each.rank: (tuple(each.waits_for), each.reason) for each in verdict.cleared})
-    if len(groups) > MAX_GROUPS:
+    if len(groups) > most:
         groups = _grouped({each.rank: (tuple(each.waits_for), "") for each in verdict.cleared})
     return [_acquitted(ranks, *story) for story, ranks in groups]
 
