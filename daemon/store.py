@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Store:
         """
         self.failure = ""
         self.dropped = 0
-        self._queued = 0
+        self._room: Final = threading.Semaphore(MAX_QUEUED)
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._db: Final = _open(directory / FILE_NAME)
@@ -103,17 +104,17 @@ class Store:
 
     def close(self) -> None:
         """Everything queued is written, and the file is closed."""
-        self._submit(self._trim, always=True)
         self._thread.shutdown(wait=True)
+        with contextlib.suppress(sqlite3.Error):
+            self._trim()
         with contextlib.suppress(sqlite3.Error):
             self._db.close()
 
-    def _submit(self, work: Callable[[], None], always: bool = False) -> None:
-        if self.failure or (self._queued >= MAX_QUEUED and not always):
+    def _submit(self, work: Callable[[], None]) -> None:
+        if self.failure or not self._room.acquire(blocking=False):
             self.dropped += 1
-            return
-        self._queued += 1
-        self._thread.submit(self._run, work)
+        else:
+            self._thread.submit(self._run, work)
 
     def _run(self, work: Callable[[], None]) -> None:
         """On the store's thread: a database error ends the store, not the agent."""
@@ -122,7 +123,7 @@ class Store:
         except sqlite3.Error as error:
             self.failure = _reason(error)
         finally:
-            self._queued -= 1
+            self._room.release()
 
     def _write(self, statement: str, row: tuple[object, ...]) -> None:
         self._db.execute(statement, row)
