@@ -114,13 +114,11 @@ def rank_evidence(snapshot: Snapshot, rank: int) -> list[EvidenceItem]:
     """What was seen of one rank: coordinate, call, heartbeat, process, activity."""
     report = snapshot.ranks[rank]
     step = f"step {report.coordinate.step}, " if report.coordinate is not None else ""
-    silent = seconds(snapshot.silence_ns(rank))
-    items = [EvidenceItem(rank, "coordinate", f"{step}{where(report)}; silent for {silent}")]
+    items = [EvidenceItem(rank, "coordinate", f"{step}{where(report)}")]
     if call := pending_text(snapshot, rank):
         items.append(EvidenceItem(rank, "call", call))
     if snapshot.heartbeat_silent(rank):
-        age = seconds(report.heartbeat_age_ns or 0)
-        items.append(EvidenceItem(rank, "heartbeat", f"the shim's thread has not run for {age}: GIL held"))
+        items.append(EvidenceItem(rank, "heartbeat", "the shim's thread does not run: interpreter lock held"))
     if report.activity is not None:
         text = f"{report.activity.cpu_ratio:.0%} CPU, {report.activity.io_bytes_per_s:.0f} B/s I/O"
         items.append(EvidenceItem(rank, "activity", text))

@@ -13,7 +13,7 @@ from scoutd.agent import device, mismatch, silence
 from scoutd.agent.consensus import exact
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, seconds, where
+from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, where
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.silence import Level, phase_of
 from scoutd.agent.snapshot import Snapshot
@@ -132,12 +132,11 @@ def stalled_finding(
     """RANK_STALLED: these ranks are waited for and wait for nobody."""
     report = snapshot.ranks[roots[0]]
     gone = not snapshot.alive(roots[0])
-    silent = seconds(snapshot.silence_ns(roots[0]))
-    what = f"has been in {where(report)} for {silent}"
+    what = f"is in {where(report)} and does not go on"
     if snapshot.heartbeat_silent(roots[0]):
         what += ", its interpreter lock is held (heartbeat silent, process alive)"
     if gone:
-        what = f"had been in {where(report)} for {silent} when it ended"
+        what = f"was in {where(report)} and did not go on, until it was ended"
     return Finding(
         cause=Cause.RANK_STALLED,
         status=Status.ATTRIBUTED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scoutd.agent.device import Stuck
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, pending_text, rank_evidence, ranks_text, seconds, where
+from scoutd.agent.narrative import cleared, implicate, pending_text, rank_evidence, ranks_text, where
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.silence import busy_reason, limit_ns, phase_of
 from scoutd.agent.snapshot import Snapshot
@@ -54,8 +54,7 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int]) -> Findi
         cause=cause,
         status=Status.INCONCLUSIVE,
         scope=Scope.GROUP,
-        summary=f"{ranks_text(silent)} made no progress for "
-        f"{seconds(min(snapshot.silence_ns(r) for r in silent))} and nobody can be named: {why}",
+        summary=f"{ranks_text(silent)} made no progress, and nobody can be named: {why}",
         action=Action.FIX_PROGRAM if cause is Cause.COLLECTIVE_ORDER else Action.OBSERVE,
         anchor=f"unresolved {sorted(graph.places)}",
         onset_age_ns=min(snapshot.silence_ns(r) for r in silent),
@@ -102,8 +101,7 @@ def nobody_waits(snapshot: Snapshot, silent: list[int], settings: Settings) -> l
             cause=Cause.RANK_STALLED,
             status=Status.AGREE if everybody else Status.INCONCLUSIVE,
             scope=Scope.JOB if everybody else Scope.RANK,
-            summary=f"{ranks_text(silent)} made no progress for {seconds(snapshot.silence_ns(silent[0]))} "
-            f"(in {where(first)}), and {held}",
+            summary=f"{ranks_text(silent)} made no progress (in {where(first)}), and {held}",
             action=Action.NONE,
             anchor=f"pause at {[c.ordinal if (c := snapshot.ranks[r].coordinate) else 0 for r in silent]}",
             onset_age_ns=snapshot.silence_ns(silent[0]),
@@ -129,8 +127,7 @@ def _alone(snapshot: Snapshot, rank: int, settings: Settings) -> list[Finding]:
             cause=Cause.RANK_STALLED,
             status=Status.INCONCLUSIVE,
             scope=Scope.RANK,
-            summary=f"rank {rank}, alone in its job, has been in {where(report)} for "
-            f"{seconds(snapshot.silence_ns(rank))}",
+            summary=f"rank {rank}, alone in its job, is in {where(report)} and does not go on",
             action=Action.RESTART_IN_PLACE if alarm else Action.OBSERVE,
             anchor=f"alone at {report.coordinate.ordinal if report.coordinate else 0}",
             onset_age_ns=snapshot.silence_ns(rank),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scoutd.agent.core import Core
-from scoutd.agent.events import Observed, Report, Tick
-from scoutd.agent.evidence import NodeReport, RankReport
+from scoutd.agent.events import CaptureStack, Observed, Report, Tick
+from scoutd.agent.evidence import NodeReport, RankReport, Stack
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.verdict import Cause, State, Verdict
 from tests.property.program import Model, Op
@@ -29,7 +30,15 @@ def judge(reports: list[RankReport]) -> list[Verdict]:
         report = NodeReport("job", 1, "node", 1, k, len(reports), tuple(reports))
         effects = core.step(Observed(report), now) + core.step(Tick(), now)
         found += [e.verdict for e in effects if isinstance(e, Report)]
+        asked = {e.rank for e in effects if isinstance(e, CaptureStack)}
+        reports = [_with_stack(r) if r.rank in asked else r for r in reports]
     return [v for v in found if v.state is State.CONFIRMED]
+
+
+def _with_stack(report: RankReport) -> RankReport:
+    """The stack tells the truth: the host is inside a wait, or it is not."""
+    waits = any(call.waiting for call in report.calls)
+    return replace(report, stack=Stack((), 0, True, waits))
 
 
 @settings(max_examples=400, deadline=None)
