@@ -51,7 +51,7 @@ def test_a_slow_raw_write(site: Site) -> None:
 def test_every_rank_pauses(site: Site) -> None:
     outcome = site.run(forked("--fault", "pause-all"))
     expect.no_fault(outcome)
-    expect.suppressed(outcome, "nobody waits", "every rank", "all ranks")
+    expect.suppressed(outcome, "no rank waits")
     site.assert_clean()
 
 
@@ -70,7 +70,7 @@ def test_every_rank_is_paused_from_outside(site: Site) -> None:
         os.kill(pid, signal.SIGCONT)
     outcome = running.finish()
     expect.no_fault(outcome)
-    expect.suppressed(outcome, "nobody waits", "every rank", "all ranks", "stopped")
+    expect.suppressed(outcome, "no rank waits", "stopped")
     site.assert_clean()
 
 
