@@ -79,10 +79,11 @@ class UnobservedScan:
         if now_ns < self._next_ns:
             return
         before = set(self._watches)
-        self._scan(known, {(pid, ticks) for _, pid, ticks in pending})
-        changed = before != set(self._watches)
-        self._wait_ns = SCAN_NS if changed else min(2 * self._wait_ns, MAX_SCAN_NS)
+        found = candidates(self._run, self._uid)
+        self._adopt(found, known, {(pid, ticks) for _, pid, ticks in pending})
+        coming = before != set(self._watches) or any(c.age_s < MIN_AGE_S for c in found)
         self._next_ns = now_ns + self._wait_ns
+        self._wait_ns = SCAN_NS if coming else min(2 * self._wait_ns, MAX_SCAN_NS)
 
     def reports(self, job: ObservedJob, present: set[int]) -> list[RankReport]:
         """Reports of the job's ranks that are not ``present``, with nothing but their process."""
@@ -106,10 +107,11 @@ class UnobservedScan:
         self._watches.clear()
         self.found = ()
 
-    def _scan(self, jobs: list[ObservedJob], pending: set[tuple[int, int]]) -> None:
+    def _adopt(self, found: list[Candidate], jobs: list[ObservedJob], pending: set[tuple[int, int]]) -> None:
+        """Ranks of their own among the candidates are watched, and belong to a job where one is known."""
         attached = {(r.watch.pid, r.watch.start_ticks) for job in jobs for r in job.ranks.values()}
         ranks = {(job.place.uid, job.place.job): set(job.ranks) for job in jobs}
-        for candidate in select(candidates(self._run, self._uid), attached | pending):
+        for candidate in select(found, attached | pending):
             process = (candidate.pid, candidate.start_ticks)
             owner = owner_of(candidate, jobs)
             if owner is not None and candidate.rank in ranks[(owner.place.uid, owner.place.job)]:
@@ -181,11 +183,18 @@ def select(found: list[Candidate], attached: set[tuple[int, int]]) -> list[Candi
 
 def owner_of(candidate: Candidate, jobs: list[ObservedJob]) -> ObservedJob | None:
     """The job that it belongs to: one whose observed ranks have the same parent, else the only one of the
-    same world size that lacks this rank."""
+    same run and world size that lacks this rank. Without a run tag only the parent is believed: another
+    job of the same size may run beside it."""
     for job in jobs:
         if candidate.parent in job.parents:
             return job
-    lacking = [j for j in jobs if j.world_size == candidate.world_size and candidate.rank not in j.ranks]
+    lacking = [
+        job
+        for job in jobs
+        if candidate.run
+        and (job.run, job.world_size) == (candidate.run, candidate.world_size)
+        and candidate.rank not in job.ranks
+    ]
     return lacking[0] if len(lacking) == 1 else None
 
 
