@@ -74,7 +74,7 @@ class VerdictHook:
         except asyncio.TimeoutError:
             return f"no end after {self.timeout_s:g} s"
         finally:
-            _kill_group(process)
+            await _kill_group(process)
         if process.returncode:
             return f"exit code {process.returncode}: {output.decode(errors='replace').strip()}"
         return ""
@@ -95,8 +95,9 @@ async def _converse(process: asyncio.subprocess.Process, text: bytes) -> bytes:
     return kept
 
 
-def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """Nothing of a command that did not end in time runs on; one that ended may leave children behind."""
+async def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Nothing of a command that did not end in time runs on; the kill is awaited, so that it is reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
