@@ -45,7 +45,7 @@ class ObservedJob:
     @property
     def warnings(self) -> tuple[str, ...]:
         torn = (
-            f"{self.place}/{RANK_PREFIX}{rank}: {found.file.torn} torn records"
+            f"{self.place}/{RANK_PREFIX}{rank}: torn records in {', '.join(sorted(found.file.torn))}"
             for rank, found in self.ranks.items()
             if found.file.torn
         )

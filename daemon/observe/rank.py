@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from scoutd.agent.evidence import Activity, ProcessStatus, ProcessView, RankReport, Stack
+from scoutd.agent.evidence import ProcessStatus, ProcessView, RankReport, Stack
 from scoutd.daemon.observe import translate
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.processes import ProcessWatch
@@ -24,7 +24,7 @@ STOP_CHECK_NS: Final = 500_000_000
 
 
 class ObservedRank:
-    """A rank with a file. ``stack`` and ``activity`` are put here by those who capture them."""
+    """A rank with a file. ``stack``, with its stamp, is put here by who captures it."""
 
     def __init__(
         self,
@@ -36,8 +36,6 @@ class ObservedRank:
         self.file: Final = file
         self.rank: Final = file.header.rank
         self.stack: tuple[Stack, int] | None = None
-        self.activity: Activity | None = None
-        self.last: RankReport | None = None
         self._clock: Final = clock
         self._moved_ns = 0
         self._enqueued: dict[int, int] = {}
@@ -61,8 +59,7 @@ class ObservedRank:
         self._note_movement()
         if not self.file.whole and now_ns - self._moved_ns >= WHOLE_AFTER_NS:
             self.file.refresh(True)
-        self.last = self._translate(now_ns, process)
-        return self.last
+        return self._translate(now_ns, process)
 
     @property
     def threads(self) -> frozenset[int]:
@@ -110,8 +107,7 @@ class ObservedRank:
             calls=merged,
             groups=translate.groups(file.groups.records, file.counters.records, merged, now_ns),
             notes=translate.notes(notes, now_ns),
-            activity=self.activity,
-            stack=_aged(self.stack, now_ns),
+            stack=_aged(self.stack, moved, now_ns),
         )
 
     def _note_movement(self) -> None:
@@ -144,8 +140,9 @@ def _dated(process: ProcessView, now_ns: int, last_sign_ns: int) -> ProcessView:
     )
 
 
-def _aged(stack: tuple[Stack, int] | None, now_ns: int) -> Stack | None:
-    if stack is None:
+def _aged(stack: tuple[Stack, int] | None, moved_ns: int, now_ns: int) -> Stack | None:
+    """The stack, unless the rank has moved since it was captured."""
+    if stack is None or moved_ns > stack[1]:
         return None
     captured, at_ns = stack
     return Stack(
@@ -160,6 +157,6 @@ def _aged(stack: tuple[Stack, int] | None, now_ns: int) -> Stack | None:
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -7,7 +7,7 @@ whose numbers moved; HEADER and GROUPS are read when they may have changed, CALL
 NOTES only when somebody asks for the whole picture (``refresh(whole=True)``).
 
 A slot of which no copy is valid is torn: it is read again up to three times, then its last valid record
-is kept and the slot counted in ``torn``. Torn bytes are never evidence.
+is kept and its section named in ``torn``. Torn bytes are never evidence.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Table(Generic[Record]):
 
 class RankFile:
     """One open file. ``header`` is who writes it, the tables hold the rest. ``whole``: the last refresh
-    read every section. ``torn``: slots that stayed torn over every retry, since opening.
+    read every section. ``torn``: sections with a slot that stayed torn over every retry when last read.
 
     Raises OSError or LayoutError where the file cannot be believed, on opening and on ``refresh``.
     """
 
     def __init__(self, name: str, dir_fd: int, uid: int) -> None:
-        self.torn = 0
+        self.torn: Final[set[str]] = set()
         self.whole = False
         self._passes = 0
         self._sequence = 0
@@ -158,13 +158,14 @@ class RankFile:
         base = tables[0].section.offset
         last = tables[-1].section
         end = last.end if slots is None else base + slots * last.copies * last.copy_bytes
-        torn = 0
+        names = {table.section.name for table in tables}
         for _ in range(RETRIES + 1):
             data = os.pread(self.fd, end - base, base)
-            torn = sum(len(table.update(data, base, slots or table.section.slots)) for table in tables)
+            torn = [t.section.name for t in tables if t.update(data, base, slots or t.section.slots)]
             if not torn:
-                return
-        self.torn += torn
+                break
+        self.torn -= names
+        self.torn.update(torn)
 
 
 def _open(name: str, dir_fd: int) -> tuple[int, bool]:

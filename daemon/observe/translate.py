@@ -34,6 +34,8 @@ STATES: Final[Mapping[int, CallState]] = {
 KINDS: Final[Mapping[int, CallKind]] = {int(kind): CallKind[kind.name] for kind in shm.CallKind}
 SOURCES: Final[Mapping[int, str]] = {int(source): source.name for source in shm.NoteSource}
 
+MAX_MEMBERS: Final = 1 << 20
+"""A group that claims more is not believed: whoever walks its members would never return."""
 UNEQUAL_SIZES: Final = frozenset({"all_to_all", "all_to_all_single", "alltoall", "alltoall_base"})
 """Collectives whose sizes may legally differ between members."""
 
@@ -149,11 +151,17 @@ def _group(
         name=group.name,
         description=group.description,
         backend=group.backend,
-        members=None if group.truncated else Members(group.runs),
+        members=_members(group),
         enqueued=enqueued,
         retired=retired,
         as_of_age_ns=as_of_age,
     )
+
+
+def _members(group: shm.Group) -> Members | None:
+    members = Members(group.runs)
+    whole = not group.truncated and len(members) == group.size <= MAX_MEMBERS
+    return members if whole else None
 
 
 def notes(records: Iterable[shm.Note], now_ns: int) -> tuple[DeathNote, ...]:

@@ -87,7 +87,7 @@ def test_a_superseded_generation_goes_with_its_last_rank(world: World, spawn: Sp
     world.clock.advance(6)
     observer.observe()
     assert not old.path.parent.exists()
-    assert observer.warnings == ()
+    assert not observer.warnings
 
 
 def test_the_observer_of_one_run_leaves_other_runs_alone(world: World) -> None:

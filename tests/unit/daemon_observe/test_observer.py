@@ -247,7 +247,20 @@ def test_a_torn_record_is_never_believed(world: World) -> None:
     coordinate = observation.report.ranks[0].coordinate
     assert coordinate is not None
     assert coordinate.step == 3
-    assert observation.warnings == (f"{world.uid}/train-ab12/1/rank-0: 1 torn records",)
+    assert observation.warnings == (f"{world.uid}/train-ab12/1/rank-0: torn records in PROGRESS",)
+    writer.put(shm.PROGRESS, COORDINATE._replace(step=4))
+    writer.put(shm.PROGRESS, COORDINATE._replace(step=5))
+    observation = only(observer)
+    coordinate = observation.report.ranks[0].coordinate
+    assert coordinate is not None
+    assert coordinate.step == 5
+    assert observation.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["[" * 4000, "{", "[1]", "null"])
+def test_a_topology_that_is_no_object_is_none(world: World, text: str) -> None:
+    world.rank(0).put(shm.TOPOLOGY, shm.Topology(text))
+    assert only(world.observer()).topology == {}
 
 
 def test_a_directory_that_is_a_link_is_refused(world: World) -> None:

@@ -76,6 +76,13 @@ def test_destroyed_groups_are_gone_and_truncated_ones_have_no_members() -> None:
     assert (group.group, group.members) == (8, None)
 
 
+def test_a_group_that_contradicts_itself_has_no_members() -> None:
+    huge = GROUP._replace(size=1 << 31, runs=((0, 1, 1 << 31),))
+    for group in (huge, GROUP._replace(size=5)):
+        (view,) = translate.groups({0: group}, {}, [], NOW)
+        assert view.members is None
+
+
 def test_notes_are_ordered_by_time() -> None:
     note = shm.Note(NOW - 5, 1, shm.NoteSource.WATCHDOG, "RuntimeError", "boom", "a.py:1 in f", "")
     found = translate.notes([note, note._replace(at_ns=NOW - 9, source=77)], NOW)

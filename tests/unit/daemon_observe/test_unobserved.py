@@ -44,6 +44,18 @@ def candidate(pid: int, parent: int = 1, rank: int = 0, age_s: float = 60.0) -> 
     return Candidate(pid, parent, 5, rank, 4, rank, "r1", age_s)
 
 
+def count_scans(world: World, monkeypatch: pytest.MonkeyPatch, *found: Candidate) -> list[int]:
+    """Every scan of /proc finds these; the list grows by its time."""
+    scans: list[int] = []
+
+    def find(run: str | None, uid: int) -> list[Candidate]:
+        scans.append(world.clock.now)
+        return list(found)
+
+    monkeypatch.setattr(unobserved, "candidates", find)
+    return scans
+
+
 def test_a_worker_of_the_same_rank_is_not_a_rank() -> None:
     trainer, worker = candidate(10), candidate(11, parent=10)
     assert select([trainer, worker], set()) == [trainer]
@@ -113,8 +125,7 @@ def test_a_late_shim_makes_an_ordinary_rank(world: World, spawn: Spawn) -> None:
 @pytest.mark.usefixtures("no_wait")
 def test_a_complete_job_costs_no_scan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.rank(0, world_size=1, local_world_size=1)
-    scans: list[int] = []
-    monkeypatch.setattr(unobserved, "candidates", lambda run, uid: scans.append(1) or [])
+    scans = count_scans(world, monkeypatch)
     observer = world.observer()
     observer.observe()
     scans.clear()
@@ -126,8 +137,7 @@ def test_a_complete_job_costs_no_scan(world: World, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("no_wait")
 def test_fruitless_scans_become_rare(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[int] = []
-    monkeypatch.setattr(unobserved, "candidates", lambda run, uid: scans.append(world.clock.now) or [])
+    scans = count_scans(world, monkeypatch)
     observer = world.observer()
     for _ in range(200):
         observer.observe()
@@ -138,13 +148,7 @@ def test_fruitless_scans_become_rare(world: World, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_young_rank_keeps_the_scans_close(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[int] = []
-
-    def find(run: str | None, uid: int) -> list[Candidate]:
-        scans.append(world.clock.now)
-        return [candidate(10, age_s=2.0)]
-
-    monkeypatch.setattr(unobserved, "candidates", find)
+    scans = count_scans(world, monkeypatch, candidate(10, age_s=2.0))
     observer = world.observer()
     for _ in range(60):
         observer.observe()
