@@ -1,1 +1,65 @@
-"""Guest code in the trainer."""
+"""Guest code in the trainer: publishes what this rank is doing, and changes nothing else.
+
+``attach`` is idempotent, ``detach`` undoes everything, and neither ever raises. Importing this package is
+cheap and needs no torch. See design §3 and ``session.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["attach", "detach", "status"]
+
+_refused: list[str] = []
+
+
+def attach(
+    model: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    coordinates: Mapping[str, int] | None = None,
+) -> bool:
+    """This rank is observed, if it can be; call it after ``init_process_group``.
+
+    Args:
+        model: its blocks are watched. Without it they are found when training begins.
+        optimizer: accepted for symmetry; all optimizers are watched.
+        coordinates: parallel coordinates of this rank (keys d, s, t, p, c, e), which win over those that
+            are derived from meshes and wrappers.
+
+    Returns:
+        Whether a shim is attached now; ``status`` tells why not.
+    """
+    try:
+        from scoutd.shim import session
+
+        return session.attach(model, optimizer, coordinates)
+    except Exception as error:  # noqa: BLE001  there may be no guard yet to count it
+        _refuse(error)
+        return False
+
+
+def detach() -> None:
+    """Every hook, interceptor, thread, lock and file of the shim is gone. Nothing happens if none is."""
+    try:
+        from scoutd.shim import session
+
+        session.detach()
+    except Exception as error:  # noqa: BLE001  there may be no guard any more to count it
+        _refuse(error)
+
+
+def _refuse(error: Exception) -> None:
+    _refused.append(f"{type(error).__name__}: {error}")
+    del _refused[:-8]
+
+
+def status() -> dict[str, object]:
+    """Whether a shim is attached, its file, errors by part, and why earlier attempts were refused."""
+    from scoutd.shim import session
+
+    return {**session.status(), "refused": list(_refused)}

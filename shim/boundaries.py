@@ -1,0 +1,216 @@
+"""Boundaries other than modules and collectives: optimizer, data, checkpoint, backward, compile, store, exit.
+
+Most are calls that may block, bracketed by one coordinate (``bracket``). Functions of modules that the
+trainer may never import (checkpoint library, dynamo) are bracketed when they arrive.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.distributed.distributed_c10d as c10d
+from torch.compiler import is_compiling
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from scoutd.proto.shm import Phase
+from scoutd.shim.arming import ImportWatch
+from scoutd.shim.coordinates import Coordinates, encode
+from scoutd.shim.guard import FAULT, Guard
+from scoutd.shim.intercept import Function, Undo, Wrap, swap
+
+CHECKPOINT_FUNCTIONS: Final = {
+    "torch.serialization": ("save", "load"),
+    "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save"),
+    "torch.distributed.checkpoint.state_dict_loader": ("load",),
+}
+
+
+class Boundaries:
+    """What every bracket needs."""
+
+    def __init__(self, coordinates: Coordinates, guard: Guard, undo: Undo, watch: ImportWatch) -> None:
+        self.coordinates: Final = coordinates
+        self.guard: Final = guard
+        self.undo: Final = undo
+        self.watch: Final = watch
+
+    def bracket(self, part_name: str, phase: Phase, operation: str, waiting: int = 0,
+                before: Callable[[], None] | None = None) -> Wrap:
+        """A wrap whose calls stand between entering and leaving this coordinate."""
+        part = self.guard.part(part_name)
+        encoded = encode(operation)
+        coordinates = self.coordinates
+        guard = self.guard
+
+        def begin() -> int:
+            if before is not None:
+                before()
+            return coordinates.enter(phase, encoded, waiting)
+
+        def wrap(inner: Function) -> Function:
+            def bracketed(*args: Any, **kwargs: Any) -> Any:
+                if is_compiling() or not part.on:
+                    return inner(*args, **kwargs)
+                depth = guard.run(part_name, begin, -1)
+                try:
+                    return inner(*args, **kwargs)
+                finally:
+                    if depth >= 0 and part.on:
+                        guard.run(part_name, lambda: coordinates.leave(depth), None)
+
+            return bracketed
+
+        return wrap
+
+    def swap(self, function: Function, wrap: Wrap) -> None:
+        swap(function, wrap, self.undo)
+
+
+def install_optimizers(boundaries: Boundaries) -> None:
+    """Optimizer steps are published and counted."""
+    coordinates, guard = boundaries.coordinates, boundaries.guard
+    part = guard.part("optimizer")
+    steps = StepCount(coordinates)
+
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if is_compiling() or not part.on:
+            return
+        try:
+            steps.begin(optimizer)
+        except FAULT as error:
+            guard.failed(part, error)
+
+    def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if is_compiling() or not part.on:
+            return
+        try:
+            steps.end(optimizer)
+        except FAULT as error:
+            guard.failed(part, error)
+
+    boundaries.undo.add(register_optimizer_step_pre_hook(before).remove)
+    boundaries.undo.add(register_optimizer_step_post_hook(after).remove)
+
+
+class StepCount:
+    """Counts steps of the training loop, which may own several optimizers.
+
+    The first optimizer that steps leads: when its step ends, one step of the loop is over. Another one
+    becomes the leader when it steps twice without it. An optimizer that steps inside another's step
+    (sharded wrappers) is not counted.
+    """
+
+    def __init__(self, coordinates: Coordinates) -> None:
+        self._coordinates = coordinates
+        self._leader = 0
+        self._seen: set[int] = set()
+        self._inside: list[int] = []
+        self._operations: dict[type, bytes] = {}
+
+    def begin(self, optimizer: Optimizer) -> None:
+        kind = type(optimizer)
+        operation = self._operations.get(kind)
+        if operation is None:
+            operation = self._operations[kind] = encode(f"optimizer step ({kind.__name__})")
+        if id(optimizer) in self._inside:
+            self._inside.clear()
+        if not self._inside:
+            self._coordinates.drop_stale()
+        self._inside.append(id(optimizer))
+        self._coordinates.enter_hooked(Phase.OPTIMIZER, operation)
+
+    def end(self, optimizer: Optimizer) -> None:
+        key = id(optimizer)
+        if key in self._inside:
+            del self._inside[self._inside.index(key) :]
+        if not self._inside:
+            self._count(key)
+        self._coordinates.leave_hooked(self._operations.get(type(optimizer), b""))
+
+    def _count(self, key: int) -> None:
+        if not self._leader or key in self._seen:
+            self._leader = key
+        if key == self._leader:
+            self._coordinates.step += 1
+            self._seen.clear()
+        else:
+            self._seen.add(key)
+
+
+def install_input(boundaries: Boundaries) -> None:
+    """The DataLoader's ``__next__`` is published."""
+
+    def arrived(module: types.ModuleType) -> None:
+        step = module._BaseDataLoaderIter.__next__
+        boundaries.swap(step, boundaries.bracket("input", Phase.INPUT, "DataLoader.__next__"))
+
+    boundaries.watch.when_imported("torch.utils.data.dataloader", arrived)
+
+
+def install_checkpoints(boundaries: Boundaries) -> None:
+    """torch.save and load, and the distributed checkpoint's, are published."""
+
+    def arrived(module: types.ModuleType) -> None:
+        short = "torch" if module.__name__ == "torch.serialization" else "torch.distributed.checkpoint"
+        for name in CHECKPOINT_FUNCTIONS[module.__name__]:
+            wrap = boundaries.bracket("checkpoint", Phase.CHECKPOINT, f"{short}.{name}")
+            boundaries.swap(getattr(module, name), wrap)
+
+    for name in CHECKPOINT_FUNCTIONS:
+        boundaries.watch.when_imported(name, arrived)
+
+
+def install_compile(boundaries: Boundaries) -> None:
+    """Dynamo's compilations are published, once the trainer has imported dynamo."""
+    coordinates, guard = boundaries.coordinates, boundaries.guard
+    part = guard.part("compile")
+    operation = encode("torch.compile")
+    depths: list[int] = []
+
+    def start(_: Any) -> None:
+        if part.on:
+            guard.run("compile", lambda: depths.append(coordinates.enter(Phase.COMPILE, operation)), None)
+
+    def end(_: Any) -> None:
+        if part.on and depths:
+            guard.run("compile", lambda: coordinates.leave(depths.pop()), None)
+
+    def arrived(module: types.ModuleType) -> None:
+        callbacks = module.callback_handler
+        callbacks.start_callbacks.append(start)
+        callbacks.end_callbacks.append(end)
+        boundaries.undo.add(lambda: remove(callbacks.start_callbacks, start))
+        boundaries.undo.add(lambda: remove(callbacks.end_callbacks, end))
+
+    boundaries.watch.when_imported("torch._dynamo.callback", arrived)
+
+
+def remove(items: list[Any], item: Any) -> None:
+    if item in items:
+        items.remove(item)
+
+
+def install_backward(boundaries: Boundaries, begins: Callable[[], None]) -> None:
+    """The backward pass is published from its start to its end; ``begins`` runs before each."""
+    function = torch.autograd.graph._engine_run_backward
+    boundaries.swap(function, boundaries.bracket("backward", Phase.BACKWARD, "backward", before=begins))
+
+
+def install_groups(boundaries: Boundaries) -> None:
+    """Making groups and wrapping models blocks until all members come; leaving is publishing EXITING."""
+    for name in ("new_group", "split_group"):
+        if hasattr(c10d, name):
+            wrap = boundaries.bracket("groups", Phase.INIT, name, waiting=1)
+            boundaries.swap(getattr(c10d, name), wrap)
+    wrap = boundaries.bracket("groups", Phase.EXITING, "destroy_process_group")
+    boundaries.swap(c10d.destroy_process_group, wrap)
+    ddp = torch.nn.parallel.DistributedDataParallel
+    wrap = boundaries.bracket("groups", Phase.INIT, "DistributedDataParallel()", waiting=1)
+    boundaries.swap(ddp.__init__, wrap)

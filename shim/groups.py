@@ -1,0 +1,223 @@
+"""Process groups: who is in them, and how far this rank has come in each.
+
+A group is identified job-wide by a hash of its name and its sorted global ranks, computed once; after that
+every lookup is one dictionary access by the object's identity, whatever the group's size. Entries vanish
+with the process-group object (a weak reference tells), and ``sweep`` marks destroyed groups.
+
+*Enqueued* is the number of collectives this rank has entered. Backends count them
+(``_get_sequence_number_for_group``), DDP's C++ reducer and FSDP included; Gloo's counter also counts this
+rank's P2P calls, which are subtracted. Where a backend has no counter, public calls are counted instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import torch.distributed.distributed_c10d as c10d
+
+from scoutd.proto import shm
+from scoutd.shim.shmfile import ShmFile
+
+_COUNTERS_AT: Final = shm.COUNTERS.offset
+_COPY: Final = shm.COUNTERS.copy_bytes
+_PACK: Final = shm.COUNTERS.codec.struct.pack
+_LENGTH: Final = shm.COUNTERS.codec.struct.size
+
+
+def runs_of(ranks: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
+    """Ranks in order as (start, stride, count); a run of one has stride 0."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs:
+            start, stride, count = runs[-1]
+            if count == 1 and rank > start:
+                runs[-1] = [start, rank - start, 2]
+                continue
+            if count > 1 and rank == start + count * stride:
+                runs[-1][2] += 1
+                continue
+        runs.append([rank, 0, 1])
+    return tuple((start, stride, count) for start, stride, count in runs)
+
+
+def group_id(name: str, ranks: Iterable[int]) -> int:
+    """64 bits, the same in every process that holds this group; never 0."""
+    text = name + "\0" + ",".join(map(str, sorted(ranks)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
+
+
+class GroupState:
+    """One group of this process: identity, slot and counters.
+
+    ``p2p``: this rank's P2P calls so far, where the backend counts them as collectives. ``calls``: public
+    collectives so far. ``highest``: the highest sequence published as enqueued: a call is published before
+    the backend counts it, and the publisher's poll must not take that back.
+    """
+
+    __slots__ = (
+        "_counter", "backend", "calls", "counts_p2p", "group", "highest", "name", "object_id", "p2p",
+        "rank_of", "retired", "sequence", "size", "slot", "templates",
+    )
+
+    def __init__(self, pg: Any, name: str, ranks: list[int], slot: int, backend: str) -> None:
+        self.group = group_id(name, ranks)
+        self.name = name
+        self.size = len(ranks)
+        self.slot = slot
+        self.backend = backend
+        self.rank_of: list[int] = ranks
+        self.object_id = id(pg)
+        self.p2p = 0
+        self.calls = 0
+        self.highest = 0
+        self.retired = shm.UNKNOWN_U64
+        self.sequence = 0
+        self.templates: dict[Any, Any] = {}
+        self.counts_p2p = backend.endswith("gloo")
+        self._counter = _counter_of(pg)
+
+    @property
+    def has_counter(self) -> bool:
+        return self._counter is not None
+
+    def raw(self) -> int:
+        """The backend's own counter, P2P included where it counts that; 0 where it has none."""
+        return self._counter() if self._counter is not None else 0
+
+    def enqueued(self) -> int:
+        """Collectives entered by this rank so far."""
+        if self._counter is None:
+            return self.calls
+        if not self.counts_p2p:
+            return self._counter()
+        return max(0, self._counter() - self.p2p)
+
+
+def _counter_of(pg: Any) -> Callable[[], int] | None:
+    """The backend's own counter, None where it has none. Holds the group weakly."""
+    reference = weakref.ref(pg)
+    read = type(pg)._get_sequence_number_for_group
+    try:
+        read(pg)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+    def counter() -> int:
+        alive = reference()
+        return 0 if alive is None else int(read(alive))
+
+    return counter
+
+
+class Groups:
+    """All groups of this process that have a slot."""
+
+    def __init__(self, file: ShmFile) -> None:
+        self._file = file
+        self._by_object: dict[int, GroupState] = {}
+        self._references: dict[int, weakref.ref[Any]] = {}
+        self._gone: deque[GroupState] = deque()
+        self._free = list(range(shm.GROUPS.slots - 1, -1, -1))
+
+    def state(self, pg: Any) -> GroupState | None:
+        """The group's state (None means the default group); None for non-members and when slots ran out."""
+        if pg is None:
+            pg = c10d.GroupMember.WORLD
+        found = self._by_object.get(id(pg))
+        return found if found is not None else self._register(pg)
+
+    def named(self, name: str) -> GroupState | None:
+        for state in list(self._by_object.values()):
+            if state.name == name:
+                return state
+        return None
+
+    def all(self) -> list[GroupState]:
+        return list(self._by_object.values())
+
+    def sweep(self) -> None:
+        """Groups made since the last sweep are known, destroyed ones are marked and give up their slot."""
+        alive = {id(pg): pg for pg in list(c10d._world.pg_map)}
+        for key, state in list(self._by_object.items()):
+            if key not in alive:
+                self._by_object.pop(key, None)
+                self._gone.append(state)
+        while self._gone:
+            self._drop(self._gone.popleft())
+        for pg in alive.values():
+            self.state(pg)
+
+    def write_counters(self, state: GroupState, enqueued: int) -> None:
+        """COUNTERS of the group say ``enqueued`` as of now, or what was said before if that is higher."""
+        file = self._file
+        with file.lock:
+            if enqueued < state.highest:
+                enqueued = state.highest
+            state.highest = enqueued
+            sequence = state.sequence + 1
+            state.sequence = sequence
+            payload = _PACK(state.group, enqueued, state.retired, time.monotonic_ns())
+            at = _COUNTERS_AT + (state.slot * 2 + (sequence & 1)) * _COPY
+            sealed = shm.seal(payload, sequence)
+            file.view[at + 8 : at + 8 + len(sealed)] = sealed
+            file.words[at >> 3] = sequence
+
+    def set_retired(self, state: GroupState, retired: int) -> None:
+        """``retired`` is known to be finished; a dump of a ring that has lost old entries takes nothing
+        back."""
+        if state.retired == shm.UNKNOWN_U64 or retired > state.retired:
+            state.retired = retired
+            self.write_counters(state, state.enqueued())
+
+    def _register(self, pg: Any) -> GroupState | None:
+        name = c10d._world.pg_names.get(pg) if pg is not None else None
+        if name is None or not self._free:
+            return None
+        with self._file.lock:
+            if id(pg) in self._by_object:
+                return self._by_object[id(pg)]
+            ranks = list(c10d._world.pg_group_ranks[pg])
+            state = GroupState(pg, str(name), ranks, self._free.pop(), str(c10d.get_backend(pg)))
+            state.sequence = self._file.sequence_of(shm.COUNTERS, state.slot)
+            self._publish(state, pg, destroyed=0)
+            key = id(pg)
+            self._references[key] = weakref.ref(pg, lambda _: self._collected(key))
+            self._by_object[key] = state
+        return state
+
+    def _publish(self, state: GroupState, pg: Any, destroyed: int) -> None:
+        runs = runs_of(state.rank_of)
+        record = shm.Group(
+            group=state.group,
+            created_ns=time.monotonic_ns(),
+            size=state.size,
+            my_index=_index_of(pg),
+            destroyed=destroyed,
+            truncated=int(len(runs) > shm.MAX_RUNS),
+            name=state.name,
+            description=str(getattr(pg, "group_desc", "") or ""),
+            backend=state.backend,
+            runs=runs[: shm.MAX_RUNS],
+        )
+        self._file.publish(shm.GROUPS, state.slot, record)
+
+    def _collected(self, key: int) -> None:
+        """Runs inside the garbage collector: no lock, no write."""
+        self._references.pop(key, None)
+        state = self._by_object.pop(key, None)
+        if state is not None:
+            self._gone.append(state)
+
+    def _drop(self, state: GroupState) -> None:
+        self._publish(state, None, destroyed=1)
+        self._file.keep_sequence(shm.COUNTERS, state.slot, state.sequence)
+        self._free.insert(0, state.slot)
+
+
+def _index_of(pg: Any) -> int:
+    return 0 if pg is None else max(0, int(pg.rank()))
