@@ -5,9 +5,10 @@ is one and no option asks for another) and a task that hears verdicts. The run e
 
 - The command exits. The agent is asked to conclude, what is new is shown, and the exit code is the command's;
   or 3 with ``--on-verdict stop``, if it failed and a verdict was confirmed.
-- ``--on-verdict stop`` and a verdict is confirmed: the whole tree is ended, exit code 3. From then on nothing
-  more is recorded, because the next deaths are our own doing. After a death the launcher gets ``SELF_EXIT_S``
-  to finish by itself: its own report of the failure is worth having.
+- ``--on-verdict stop`` and a verdict is confirmed: one line says so, the whole tree is ended, exit code 3.
+  Its panel comes last, below whatever the launcher prints about being ended. From then on nothing more is
+  recorded, because the next deaths are our own doing. After a death the launcher gets ``SELF_EXIT_S`` to
+  finish by itself: its own report of the failure is worth having.
 - The user interrupts: the first signal is passed on, the second SIGINT or SIGTERM kills the tree.
 
 Whatever happens to the agent, the command is unaffected.
@@ -50,6 +51,8 @@ class Supervisor:
         self._killed = asyncio.Event()
         self._signals = 0
         self._deaf = False
+        self._ended = False
+        self._unshown: list[pb.Verdict] = []
 
     async def run(self) -> int:
         """The exit code of ``scoutd run``; no process and no file of the run is left."""
@@ -98,10 +101,14 @@ class Supervisor:
         except OSError as error:
             self._screen.say(f"{self.options.verdicts}: {error.strerror}; verdicts are not written any more")
             news = True
-        if news:
+        if not news:
+            return
+        if verdict.state == pb.CONFIRMED and self.options.stop and not self._ended:
+            self._screen.say(f"{verdict.summary} (verdict {verdict.id})")
+            self._unshown.append(verdict)
+            self._condemned.set()
+        else:
             self._screen.show(verdict)
-            if verdict.state == pb.CONFIRMED and self.options.stop:
-                self._condemned.set()
 
     async def _watch(self, child: launch.Child, listener: Listener | None) -> int:
         exited = asyncio.create_task(child.exit_code())
@@ -116,6 +123,7 @@ class Supervisor:
             await self._stop(child, exited)
             return FAULT_CODE
         code = await exited
+        self._ended = True
         if listener is not None and not self._signals and not (self._agent and self._agent.given_up):
             await listener.conclude()
         return FAULT_CODE if code and self.options.stop and self.journal.confirmed else code
@@ -130,6 +138,9 @@ class Supervisor:
             self._screen.say(f"ending the job because of verdict {verdict.id}")
         await tree.end(self.tag, child.pid)
         await exited
+        for verdict in self._unshown:
+            newest = self.journal.latest.get(verdict.id, verdict)
+            self._screen.show(newest if newest.state == pb.CONFIRMED else verdict)
 
     async def _clean_up(self, agent: PrivateAgent | None, listener: Listener | None) -> None:
         jobs = sweep.job_folders(self.tag)

@@ -17,9 +17,9 @@ from scoutd.proto.v1 import query_pb2_grpc
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 
-class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):  # type: ignore[misc]
+class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):
     """``known`` is what it has decided so far; ``say`` decides something more, ``end_streams`` hangs up on
-    all watchers; ``watched`` counts them. ``hang_up_when_told``: a watch ends once it has heard what is known."""
+    all watchers; ``watched`` counts them. ``hang_up_when_told``: a watch ends after what is known."""
 
     def __init__(self) -> None:
         self.known: list[pb.Verdict] = []

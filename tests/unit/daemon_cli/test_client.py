@@ -41,7 +41,7 @@ def test_a_stale_socket_is_no_agent(place: Path) -> None:
 
 
 def test_an_address_where_nobody_answers_is_one_line(place: Path) -> None:
-    with pytest.raises(NoAgent, match="^no agent answers at unix:"):
+    with pytest.raises(NoAgent, match=r"^no agent answers at unix:"):
         Client(f"unix:{place}/nobody.sock").status("")
 
 

@@ -88,7 +88,10 @@ def test_a_reused_pid_is_not_the_writer(root: Path) -> None:
 
 def test_a_lock_held_in_another_pid_namespace_keeps_its_file(root: Path) -> None:
     path = put(root / "job-a/1/rank-0", "ours")
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX); print(flush=True); input()"
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX);"
+        "print(flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as writer:
