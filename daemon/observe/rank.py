@@ -55,7 +55,7 @@ class ObservedRank:
         silent = now_ns - self._moved_ns
         # The process first: what a dead rank wrote last is complete only after its death is certain.
         process = self.watch.view(silent > STOP_CHECK_NS)
-        self.file.refresh(whole or process.status is ProcessStatus.GONE)
+        self.file.refresh(whole or silent >= WHOLE_AFTER_NS or process.status is ProcessStatus.GONE)
         self._note_movement()
         if not self.file.whole and now_ns - self._moved_ns >= WHOLE_AFTER_NS:
             self.file.refresh(True)

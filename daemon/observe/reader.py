@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
 from scoutd.daemon.observe.locks import lock_holder
@@ -28,34 +29,45 @@ GROUPS_EVERY: Final = 8
 OPEN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
+@lru_cache
+def _numbers_of(copy_bytes: int, copies: int) -> struct.Struct:
+    """Unpacks the sequence number of every copy, and skips the rest."""
+    return struct.Struct("<" + f"Q{copy_bytes - 8}x" * copies)
+
+
 class Table(Generic[Record]):
     """The decoded slots of one section and the sequence numbers they were decoded from."""
 
     def __init__(self, section: shm.Section[Record]) -> None:
         self.section: Final = section
         self.records: Final[dict[int, Record]] = {}
-        self._numbers: dict[int, tuple[int, ...]] = {}
-        self._pattern: Final = struct.Struct(f"<Q{section.copy_bytes - 8}x")
+        self._numbers: tuple[int, ...] = ()
 
-    def update(self, data: bytes, base: int, slots: int) -> list[int]:
-        """Decodes what moved in the first ``slots`` slots of ``data``; the torn slots are returned."""
-        section, torn = self.section, []
+    def update(self, data: bytes, base: int, slots: int) -> bool:
+        """Decodes what moved in the first ``slots`` slots of ``data``; False if some slot is torn."""
+        section = self.section
+        pattern = _numbers_of(section.copy_bytes, slots * section.copies)
         start = section.offset - base
-        end = start + slots * section.copies * section.copy_bytes
-        if end > len(data):
+        if start + pattern.size > len(data):
             raise shm.LayoutError(f"section {section.name}: truncated")
-        numbers = [number for (number,) in self._pattern.iter_unpack(data[start:end])]
-        for slot in range(slots):
-            now = tuple(numbers[slot * section.copies : (slot + 1) * section.copies])
-            if now == self._numbers.get(slot) or not any(now):
+        before, now = self._numbers, pattern.unpack_from(data, start)
+        if before[: len(now)] == now:
+            return True
+        torn = False
+        copies = section.copies
+        for at in range(0, len(now), copies):
+            numbers = now[at : at + copies]
+            if numbers == before[at : at + copies] or not any(numbers):
                 continue
-            record = shm.read(data, base, section, slot)
+            record = shm.read(data, base, section, at // copies)
             if record is None:
-                torn.append(slot)
+                torn = True
+                # Zeros stand for "not decoded": the next pass reads the slot again.
+                now = now[:at] + (0,) * copies + now[at + copies :]
             else:
-                self.records[slot] = record
-                self._numbers[slot] = now
-        return torn
+                self.records[at // copies] = record
+        self._numbers = now + before[len(now) :]
+        return not torn
 
     def first(self) -> Record | None:
         return self.records.get(0)
@@ -161,10 +173,10 @@ class RankFile:
         names = {table.section.name for table in tables}
         for _ in range(RETRIES + 1):
             data = os.pread(self.fd, end - base, base)
-            torn = [t.section.name for t in tables if t.update(data, base, slots or t.section.slots)]
+            torn = [t.section.name for t in tables if not t.update(data, base, slots or t.section.slots)]
             if not torn:
                 break
-        self.torn -= names
+        self.torn.difference_update(names)
         self.torn.update(torn)
 
 

@@ -52,6 +52,7 @@ def test_a_moving_rank_is_not_read_whole_and_a_silent_one_is(world: World) -> No
     writer.put(shm.PROGRESS, COORDINATE._replace(entered_ns=world.clock.now))
     writer.put(shm.CALLS, CALL._replace(entered_ns=world.clock.now))
     observer = world.observer()
+    only(observer)
     assert only(observer).report.ranks[0].calls == ()
     world.clock.advance(1.5)
     (call,) = only(observer).report.ranks[0].calls
