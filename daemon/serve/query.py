@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import grpc
 
-from scoutd.daemon import codecstatus
 from scoutd.daemon.clock import Stamps
 from scoutd.daemon.codec import verdict_from_bytes
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.ledger import Ledger
 from scoutd.daemon.seams import UnobservedPort
+from scoutd.daemon.serve import status
 from scoutd.daemon.watchers import Watcher, Watchers
 from scoutd.proto.v1 import query_pb2 as pb
 from scoutd.proto.v1 import query_pb2_grpc, verdict_pb2
@@ -55,8 +55,8 @@ class QueryService(query_pb2_grpc.QueryServicer):
             pid=os.getpid(),
             started_at=view.stamps.text(view.started_ns),
             stall_timeout_s=view.stall_timeout_s(),
-            jobs=[codecstatus.encode_job(job, view.stamps, now) for job in view.selected(request.job)],
-            unobserved=codecstatus.encode_unobserved(view.unobserved()),
+            jobs=[status.encode_job(job, view.stamps, now) for job in view.selected(request.job)],
+            unobserved=status.encode_unobserved(view.unobserved()),
             warnings=list(view.warnings()),
         )
 
@@ -67,7 +67,7 @@ class QueryService(query_pb2_grpc.QueryServicer):
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Any) -> pb.GetTopologyResponse:
         jobs = self._view.selected(request.job)
-        return pb.GetTopologyResponse(jobs=[codecstatus.encode_topology(job) for job in jobs])
+        return pb.GetTopologyResponse(jobs=[status.encode_topology(job) for job in jobs])
 
     async def WatchVerdicts(self, request: pb.WatchVerdictsRequest,
                             context: Any) -> AsyncIterator[verdict_pb2.Verdict]:

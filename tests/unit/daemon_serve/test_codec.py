@@ -10,9 +10,10 @@ import pytest
 from scoutd.agent import evidence, verdict
 from scoutd.agent.evidence import CallKind, DeathNote, Frame, Phase, ProcessStatus, Stack
 from scoutd.agent.verdict import Cleared, EvidenceItem, RankNote, RankStack, State
-from scoutd.daemon import codec, codecstatus
+from scoutd.daemon import codec
 from scoutd.daemon.clock import Stamps, rfc3339
 from scoutd.daemon.jobs import Job
+from scoutd.daemon.serve import status as status_of
 from scoutd.proto.v1 import verdict_pb2 as pb
 from tests.unit.daemon_serve import fakes
 from tests.unit.daemon_serve.fakes import S
@@ -96,7 +97,7 @@ def job() -> Job:
 
 
 def test_status_counts_ages_on_and_names_what_is_pending() -> None:
-    status = codecstatus.encode_job(job(), STAMPS, 1003 * S)
+    status = status_of.encode_job(job(), STAMPS, 1003 * S)
     rank = status.ranks[1]
     assert (rank.silent_s, rank.heartbeat_age_s) == (5.0, 3.5)
     assert rank.pending == "all_reduce #7 of default_pg"
@@ -111,7 +112,7 @@ def test_unknown_heartbeat_and_coordinate_stay_unset() -> None:
     bare = fakes.rank_report(0, ProcessStatus.UNKNOWN, heartbeat_age_ns=None, coordinates=(), calls=())
     report = replace(made.observation.report, ranks=(bare,))
     made.observation = replace(made.observation, report=report)  # type: ignore[type-var]
-    rank = codecstatus.encode_job(made, STAMPS, 1000 * S).ranks[0]
+    rank = status_of.encode_job(made, STAMPS, 1000 * S).ranks[0]
     assert not rank.HasField("heartbeat_age_s")
     assert (rank.phase, rank.pending, rank.process) == (0, "", "UNKNOWN")
 
@@ -120,13 +121,13 @@ def test_pending_prefers_the_call_that_the_host_waits_in() -> None:
     base = fakes.rank_report(0)
     call = base.calls[0]
     old = replace(call, sequence=3, waiting=False, age_ns=9 * S)
-    assert codecstatus.pending_text(replace(base, calls=(old, call))) == "all_reduce #7 of default_pg"
+    assert status_of.pending_text(replace(base, calls=(old, call))) == "all_reduce #7 of default_pg"
     recv = replace(call, kind=CallKind.P2P_RECV, peer=3, group=0xB2)
-    assert codecstatus.pending_text(replace(base, calls=(recv,))) == "all_reduce #7 with rank 3 of b2"
+    assert status_of.pending_text(replace(base, calls=(recv,))) == "all_reduce #7 with rank 3 of b2"
 
 
 def test_topology_takes_only_known_axes_and_each_group_once() -> None:
-    topology = codecstatus.encode_topology(job())
+    topology = status_of.encode_topology(job())
     assert dict(topology.ranks[0].coordinates) == {"d": 1}
     assert len(topology.groups) == 1
     assert (topology.groups[0].id, list(topology.groups[0].ranks)) == ("a1", [0, 1, 2, 3])
