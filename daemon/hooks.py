@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from typing import Final
 
 from scoutd.daemon.log import logger
@@ -19,15 +20,20 @@ QUEUE_LENGTH: Final = 64
 OUTPUT_KEPT: Final = 4096
 
 
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
 class VerdictHook:
     """``runs``, ``failures`` and ``dropped`` count since the start; an empty command does nothing."""
 
-    def __init__(self, command: str, timeout_s: float) -> None:
+    def __init__(self, command: str, timeout_s: float, on_failure: Callable[[], None] = _ignore) -> None:
         self.command = command
         self.timeout_s = timeout_s
         self.runs = 0
         self.failures = 0
         self.dropped = 0
+        self._on_failure: Final = on_failure
         self._waiting: Final[list[str]] = []
         self._worker: asyncio.Task[None] | None = None
 
@@ -59,6 +65,7 @@ class VerdictHook:
             self.runs += 1
             if problem:
                 self.failures += 1
+                self._on_failure()
                 logger().warning("on_verdict hook failed", reason=problem)
 
     async def _run(self, text: str) -> str:

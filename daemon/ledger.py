@@ -30,6 +30,11 @@ class Ledger:
             return f"verdicts are kept in memory only: {self._store.failure}"
         return self._warning
 
+    @property
+    def dropped(self) -> int:
+        """Writes that the store could not take."""
+        return self._store.dropped if self._store is not None else 0
+
     def get(self, verdict_id: str) -> Entry | None:
         return self._entries.get(verdict_id)
 

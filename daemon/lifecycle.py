@@ -130,10 +130,14 @@ class Agent:
         """The parts, wired, nothing bound yet."""
         stamps = Stamps()
         config = self.config
-        self._hook = VerdictHook(config.hooks.on_verdict, config.hooks.timeout_s)
         self._watchers = Watchers()
         self._metrics = Metrics(lambda: self._loop.jobs.values(), monotonic_ns, self._version,
                                 platform.python_version())
+        self._hook = VerdictHook(config.hooks.on_verdict, config.hooks.timeout_s,
+                                 lambda: self._metrics.count_error("hook"))
+        self._metrics.watch_losses("watchers", lambda: self._watchers.dropped)
+        self._metrics.watch_losses("hook", lambda: self._hook.dropped)
+        self._metrics.watch_losses("store", lambda: ledger.dropped)
         observer = Observer(Path(config.observe.root), self.node, self.invocation.run or None, monotonic_ns,
                             self._incarnation)
         reporter = Reporter(ledger, self._watchers, self._metrics, self._hook, stamps)

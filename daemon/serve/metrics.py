@@ -8,7 +8,7 @@ histograms have labels with bounded values only: enum names, and reasons cut to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -61,6 +61,12 @@ class Metrics:
         Gauge("scoutd_build_info", "Version of this agent; always 1.", ("version", "python"),
               registry=registry).labels(version, python).set(1)
         registry.register(RankCollector(jobs, clock))
+        self._losses: Final[dict[str, Callable[[], int]]] = {}
+        registry.register(LossCollector(self._losses))
+
+    def watch_losses(self, part: str, lost: Callable[[], int]) -> None:
+        """``lost`` is asked at each scrape for what a bounded part of the agent had to drop so far."""
+        self._losses[part] = lost
 
     def count_verdict(self, symptom: str, cause: str, state: str) -> None:
         self._verdicts.labels(symptom, cause, state).inc()
@@ -116,6 +122,23 @@ class RankCollector(Collector):
                 cost.add_metric((job.name, str(number)), cost_ns / NS_PER_S)
                 boundaries.add_metric((job.name, str(number)), count)
         yield from (observed, step, age, cost, boundaries)
+
+
+class LossCollector(Collector):
+    """Reads the counts of dropped things from their owners whenever Prometheus asks."""
+
+    def __init__(self, losses: Mapping[str, Callable[[], int]]) -> None:
+        self._losses: Final = losses
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily("scoutd_dropped", "What a full queue of the agent made it drop.",
+                                     labels=("part",))
+        for part, lost in self._losses.items():
+            family.add_metric((part,), lost())
+        yield family
 
 
 def _add_counts(family: GaugeMetricFamily, job: Job) -> None:

@@ -100,3 +100,9 @@ def test_every_key_has_its_own_variable_and_flag() -> None:
     assert config.BY_PATH["stall.timeout_s"].env == "SCOUTD_STALL_TIMEOUT"
     assert config.BY_PATH["stall.busy_io_bytes_per_s"].env == "SCOUTD_STALL_BUSY_IO_BYTES_PER_S"
     assert config.BY_PATH["observe.root"].env == "SCOUTD_ROOT"
+
+
+def test_every_key_is_in_the_manual_beside_its_variable() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    for key in config.keys():
+        assert f"| `{key.path}` | `{key.env}` |" in manual

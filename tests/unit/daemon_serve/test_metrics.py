@@ -32,6 +32,7 @@ def test_exposition_is_the_golden_file() -> None:
     made.count_suppressed("busy: reading or writing 1.0 MB/s; it went on after 7 s")
     made.count_suppressed("phase CHECKPOINT may take 60 s")
     made.count_error("observe")
+    made.watch_losses("hook", lambda: 3)
     made.detection_latency.observe(5.5)
     made.observation.observe(0.0015)
     text = made.exposition().decode()
