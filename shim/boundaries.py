@@ -41,11 +41,12 @@ class Boundaries:
         self.undo: Final = undo
         self.watch: Final = watch
 
-    def bracket(self, part_name: str, phase: Phase, operation: str, waiting: int = 0,
+    def bracket(self, part_name: str, phase: int, operation: str, waiting: int = 0,
                 before: Callable[[], None] | None = None) -> Wrap:
         """A wrap whose calls stand between entering and leaving this coordinate."""
         part = self.guard.part(part_name)
         encoded = encode(operation)
+        phase = int(phase)
         coordinates = self.coordinates
         guard = self.guard
 
@@ -121,10 +122,11 @@ class StepCount:
             operation = self._operations[kind] = encode(f"optimizer step ({kind.__name__})")
         if id(optimizer) in self._inside:
             self._inside.clear()
+        writer = self._coordinates.writer
         if not self._inside:
-            self._coordinates.drop_stale()
+            self._coordinates.drop_stale(writer)
         self._inside.append(id(optimizer))
-        self._coordinates.enter_hooked(Phase.OPTIMIZER, operation)
+        self._coordinates.enter_hooked(writer, Phase.OPTIMIZER, operation)
 
     def end(self, optimizer: Optimizer) -> None:
         key = id(optimizer)
@@ -132,7 +134,8 @@ class StepCount:
             del self._inside[self._inside.index(key) :]
         if not self._inside:
             self._count(key)
-        self._coordinates.leave_hooked(self._operations.get(type(optimizer), b""))
+        operation = self._operations.get(type(optimizer), b"")
+        self._coordinates.leave_hooked(self._coordinates.writer, operation)
 
     def _count(self, key: int) -> None:
         if not self._leader or key in self._seen:

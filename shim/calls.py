@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import threading
 import time
 import zlib
 from collections import deque
@@ -30,7 +29,7 @@ _pack: Final = _HEAD.pack
 _seal: Final = shm.HEAD.pack
 _crc: Final = zlib.crc32
 _now: Final = time.monotonic_ns
-_thread: Final = threading.get_native_id
+_PENDING: Final = int(shm.CallState.PENDING)
 
 _AT: Final = shm.CALLS.offset
 _COPY: Final = shm.CALLS.copy_bytes
@@ -76,15 +75,17 @@ class OpenCall:
 
     __slots__ = ("entered_ns", "group", "peer", "sequence", "slot", "tag", "template", "thread")
 
-    def __init__(self, slot: int, group: int, sequence: int, template: Template, peer: int, tag: int) -> None:
+    def __init__(
+        self, slot: int, group: int, sequence: int, template: Template, thread: int, peer: int, tag: int
+    ) -> None:
         self.slot = slot
         self.group = group
         self.sequence = sequence
         self.template = template
+        self.thread = thread
         self.peer = peer
         self.tag = tag
         self.entered_ns = _now()
-        self.thread = _thread()
 
 
 class Calls:
@@ -96,7 +97,14 @@ class Calls:
         self._sequences = [0] * shm.CALLS.slots
 
     def begin(
-        self, group: int, sequence: int, template: Template, waiting: int, peer: int = -1, tag: int = 0
+        self,
+        group: int,
+        sequence: int,
+        template: Template,
+        waiting: int,
+        thread: int,
+        peer: int = -1,
+        tag: int = 0,
     ) -> OpenCall | None:
         """The call is published as pending; None if no slot is free."""
         try:
@@ -104,14 +112,14 @@ class Calls:
         except IndexError:
             self._file.dropped += 1
             return None
-        call = OpenCall(slot, group, sequence, template, peer, tag)
-        self._write(call, shm.CallState.PENDING, waiting, 0)
+        call = OpenCall(slot, group, sequence, template, thread, peer, tag)
+        self._write(call, _PENDING, waiting, 0)
         return call
 
-    def wait(self, call: OpenCall, waiting: int) -> None:
-        """The pending call's host is inside its wait, or (0) no longer."""
-        call.thread = _thread()
-        self._write(call, shm.CallState.PENDING, waiting, 0)
+    def wait(self, call: OpenCall, thread: int) -> None:
+        """The host is inside the wait for the pending call."""
+        call.thread = thread
+        self._write(call, _PENDING, 1, 0)
 
     def end(self, call: OpenCall, state: int) -> None:
         """The call is over; its slot stays readable until it is the oldest."""
@@ -125,22 +133,18 @@ class Calls:
         payload = _HISTORY_PACK(state.group, sequence, fingerprint)
         at = _HISTORY_AT + (state.slot * _DEPTH + sequence % _DEPTH) * _HISTORY_COPY
         file = self._file
-        file.view[at + 8 : at + 16 + _HISTORY_LENGTH] = (
-            _seal(_crc(payload, sequence & 0xFFFFFFFF), _HISTORY_LENGTH) + payload
-        )
+        sealed = _seal(_crc(payload, sequence & 0xFFFFFFFF), _HISTORY_LENGTH) + payload
+        file.view[at + 8 : at + 16 + _HISTORY_LENGTH] = sealed
         file.words[at >> 3] = sequence
 
     def _write(self, call: OpenCall, state: int, waiting: int, left_ns: int) -> None:
-        slot, template = call.slot, call.template
-        sequence = self._sequences[slot] + 1
-        self._sequences[slot] = sequence
-        payload = (
-            _pack(
-                call.group, call.sequence, call.entered_ns, left_ns, template.fingerprint, template.numel,
-                call.thread, state, waiting, template.kind, call.peer, call.tag,
-            )
-            + template.text
-        )
+        slot = call.slot
+        kind, fingerprint, numel, text, _ = call.template
+        self._sequences[slot] = sequence = self._sequences[slot] + 1
+        payload = _pack(
+            call.group, call.sequence, call.entered_ns, left_ns, fingerprint, numel,
+            call.thread, state, waiting, kind, call.peer, call.tag,
+        ) + text
         at = _AT + (slot * 2 + (sequence & 1)) * _COPY
         file = self._file
         file.view[at + 8 : at + 16 + _LENGTH] = _seal(_crc(payload, sequence & 0xFFFFFFFF), _LENGTH) + payload

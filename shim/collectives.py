@@ -9,14 +9,14 @@ then it must be nothing but the call it stands for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch.distributed.distributed_c10d as c10d
 from torch.compiler import is_compiling
 
 from scoutd.proto.shm import CallKind, CallState, Phase
 from scoutd.shim.calls import Calls, OpenCall
-from scoutd.shim.coordinates import Coordinates
+from scoutd.shim.coordinates import Coordinates, Writer
 from scoutd.shim.groups import Groups, GroupState
 from scoutd.shim.guard import FAULT, Guard, Part
 from scoutd.shim.intercept import Function, Undo, inner_parameters, swap
@@ -30,16 +30,21 @@ from scoutd.shim.signatures import (
 )
 from scoutd.shim.works import Works
 
+COLLECTIVE: Final = int(Phase.COLLECTIVE)
+DONE: Final = int(CallState.DONE)
 _PENDING_WORK: Final = getattr(c10d, "_IllegalWork", ())
 
 
-class Published(NamedTuple):
+class Published:
     """A call between its publication and its end. ``depth`` is the coordinate to return to."""
 
-    call: OpenCall | None
-    state: GroupState
-    depth: int
-    asynchronous: bool
+    __slots__ = ("asynchronous", "call", "depth", "state")
+
+    def __init__(self, call: OpenCall | None, state: GroupState, depth: int, asynchronous: bool) -> None:
+        self.call = call
+        self.state = state
+        self.depth = depth
+        self.asynchronous = asynchronous
 
 
 class Publication:
@@ -52,24 +57,23 @@ class Publication:
         self.coordinates: Final = coordinates
         self.peers: dict[tuple[int, int, int, int], int] = {}
 
-    def begin_collective(self, spec: Spec, given: dict[str, Any]) -> Published | None:
+    def begin_collective(self, writer: Writer, spec: Spec, given: dict[str, Any]) -> Published | None:
         """The collective is published as pending; None where this rank is no member, or the call only
         joins a batch that is launched later."""
         group = given.get("group")
         state = self.groups.state(group)
         if state is None or (c10d._world.pg_coalesce_state and self._coalescing(group)):
             return None
-        asynchronous = bool(given.get("async_op"))
+        waiting = 0 if given.get("async_op") else 1
         template = collective_template(spec, state, given)
-        state.calls += 1
-        sequence = (state.enqueued() + 1) if state.has_counter else state.calls
-        call = self.calls.begin(state.group, sequence, template, not asynchronous)
+        sequence = state.next_sequence()
+        call = self.calls.begin(state.group, sequence, template, waiting, writer.thread)
         self.groups.write_counters(state, sequence)
         self.calls.remember(state, sequence, template.fingerprint)
-        depth = self.coordinates.enter(Phase.COLLECTIVE, template.operation, not asynchronous)
-        return Published(call, state, depth, asynchronous)
+        depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
+        return Published(call, state, depth, not waiting)
 
-    def begin_p2p(self, name: str, kind: int, given: dict[str, Any]) -> Published | None:
+    def begin_p2p(self, writer: Writer, name: str, kind: int, given: dict[str, Any]) -> Published | None:
         """The P2P call is published as pending; its sequence counts calls to this peer with this tag."""
         state = self.groups.state(given.get("group"))
         tensor = first_tensor(given.get("tensor"))
@@ -81,11 +85,11 @@ class Publication:
         sequence = self.peers[key] = self.peers.get(key, 0) + 1
         if state.counts_p2p:
             state.p2p += 1
-        asynchronous = name in ("isend", "irecv")
+        waiting = 0 if name in ("isend", "irecv") else 1
         template = p2p_template(name, kind, state, tensor)
-        call = self.calls.begin(state.group, sequence, template, not asynchronous, peer, tag)
-        depth = self.coordinates.enter(Phase.COLLECTIVE, template.operation, not asynchronous)
-        return Published(call, state, depth, asynchronous)
+        call = self.calls.begin(state.group, sequence, template, waiting, writer.thread, peer, tag)
+        depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
+        return Published(call, state, depth, not waiting)
 
     def end(self, published: Published, result: Any) -> None:
         """The call has returned: it is done, or its work is watched until it is."""
@@ -94,7 +98,7 @@ class Publication:
             if published.asynchronous and result is not None and not isinstance(result, _PENDING_WORK):
                 self.works.watch(result, call, published.state)
             else:
-                self.calls.end(call, CallState.DONE)
+                self.calls.end(call, DONE)
         self.coordinates.leave(published.depth)
 
     def fail(self, published: Published, raw_before: int) -> None:
@@ -124,7 +128,7 @@ def _peer_of(kind: int, state: GroupState, given: dict[str, Any]) -> int:
     return -1 if peer is None else int(peer)
 
 
-Begin = Callable[[dict[str, Any]], "Published | None"]
+Begin = Callable[[Writer, dict[str, Any]], "Published | None"]
 
 
 def interceptor(
@@ -136,7 +140,7 @@ def interceptor(
     def published_call(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not part.on:
             return inner(*args, **kwargs)
-        writer = coordinates.writer
+        writer = getattr(coordinates.local, "writer", None) or coordinates.writer
         if writer.busy:
             return inner(*args, **kwargs)
         published = None
@@ -144,7 +148,7 @@ def interceptor(
         try:
             given = dict(zip(names, args))  # noqa: B905  fewer arguments than names is the normal case
             given.update(kwargs)
-            published = begin(given)
+            published = begin(writer, given)
             if published is not None and published.state.has_counter:
                 raw = published.state.raw()
         except FAULT as error:
@@ -185,8 +189,8 @@ def install(publication: Publication, guard: Guard, undo: Undo) -> None:
         function = getattr(c10d, name)
         names = inner_parameters(function)
 
-        def begin(given: dict[str, Any]) -> Published | None:
-            return publication.begin_collective(spec, given)
+        def begin(writer: Writer, given: dict[str, Any]) -> Published | None:
+            return publication.begin_collective(writer, spec, given)
 
         swap(function, lambda f: interceptor(f, names, begin, publication, guard, collectives), undo)
 
@@ -194,8 +198,8 @@ def install(publication: Publication, guard: Guard, undo: Undo) -> None:
         function = getattr(c10d, name)
         names = inner_parameters(function)
 
-        def begin(given: dict[str, Any]) -> Published | None:
-            return publication.begin_p2p(name, kind, given)
+        def begin(writer: Writer, given: dict[str, Any]) -> Published | None:
+            return publication.begin_p2p(writer, name, kind, given)
 
         swap(function, lambda f: interceptor(f, names, begin, publication, guard, p2p), undo)
 

@@ -19,7 +19,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 from scoutd.proto.shm import HEAD, PROGRESS, Phase, encode_text
 from scoutd.shim.shmfile import ShmFile
@@ -35,26 +35,23 @@ _STRIDE: Final = PROGRESS.copy_bytes
 _crc: Final = zlib.crc32
 _now: Final = time.monotonic_ns
 
+_BETWEEN: Final = int(Phase.BETWEEN)
 _AFTER: Final[dict[int, bytes]] = {
-    Phase.FORWARD: b"after forward",
-    Phase.EVAL: b"after eval forward",
-    Phase.BACKWARD: b"after backward",
-    Phase.OPTIMIZER: b"after optimizer step",
+    int(Phase.FORWARD): b"after forward",
+    int(Phase.EVAL): b"after eval forward",
+    int(Phase.BACKWARD): b"after backward",
+    int(Phase.OPTIMIZER): b"after optimizer step",
 }
+MAX_DEPTH: Final = 64
+"""A stack this deep holds entries whose end was missed."""
+
+Entry = tuple[int, bytes, int, bool]
+"""A boundary that a thread is inside: phase, operation, waiting, hooked (its end may not be seen)."""
 
 
 def encode(operation: str) -> bytes:
     """The operation's name as it is stored."""
     return encode_text(operation, _TEXT)
-
-
-class Entry(NamedTuple):
-    """A boundary that a thread is inside. ``hooked``: nothing guarantees that its end is seen."""
-
-    phase: int
-    operation: bytes
-    waiting: int
-    hooked: bool
 
 
 class Writer:
@@ -84,18 +81,18 @@ class Coordinates:
         self.step = 0
         self.cost_ns = 0
         self.last_ordinal = 0
+        self.local: Final = threading.local()
+        """``local.writer`` is the thread's writer once it has one: hot paths look there first."""
         self._ordinal = itertools.count(1)
-        self._local = threading.local()
         self._free: deque[tuple[int, int]] = deque((slot, 0) for slot in range(PROGRESS.slots))
-        self._idle = encode("before the first boundary")
 
     @property
     def writer(self) -> Writer:
         """The calling thread's writer; slot -1 if all are taken, then nothing is published."""
-        try:
-            return self._local.writer  # type: ignore[no-any-return]
-        except AttributeError:
-            return self._new_writer()
+        found: Writer | None = getattr(self.local, "writer", None)
+        if found is None:
+            found = self._new_writer()
+        return found
 
     def _new_writer(self) -> Writer:
         try:
@@ -103,7 +100,7 @@ class Coordinates:
         except IndexError:
             slot, sequence = -1, 0
         writer = Writer(slot, self._free, sequence)
-        self._local.writer = writer
+        self.local.writer = writer
         return writer
 
     def publish(self, writer: Writer, phase: int, operation: bytes, waiting: int) -> None:
@@ -112,10 +109,8 @@ class Coordinates:
             self.file.dropped += 1
             return
         now = _now()
-        ordinal = next(self._ordinal)
-        self.last_ordinal = ordinal
-        sequence = writer.sequence + 1
-        writer.sequence = sequence
+        self.last_ordinal = ordinal = next(self._ordinal)
+        writer.sequence = sequence = writer.sequence + 1
         payload = _PACK(writer.thread, now, self.step, ordinal, phase, waiting, operation)
         at = writer.base + (sequence & 1) * _STRIDE
         file = self.file
@@ -126,67 +121,69 @@ class Coordinates:
 
     def enter(self, phase: int, operation: bytes, waiting: int = 0) -> int:
         """A scoped boundary has begun; the result goes to ``leave``."""
-        writer = self.writer
-        depth = len(writer.stack)
-        writer.stack.append(Entry(phase, operation, waiting, False))
+        writer = getattr(self.local, "writer", None) or self.writer
+        stack = writer.stack
+        stack.append((phase, operation, waiting, False))
         self.publish(writer, phase, operation, waiting)
-        return depth
+        return len(stack) - 1
 
     def leave(self, depth: int) -> None:
         """The scoped boundary entered at ``depth`` is over, and all above it."""
-        writer = self.writer
+        writer = getattr(self.local, "writer", None) or self.writer
         stack = writer.stack
         if depth < len(stack):
             left = stack[depth]
             del stack[depth:]
             self._publish_enclosing(writer, left)
 
-    def enter_hooked(self, phase: int, operation: bytes) -> None:
+    def enter_hooked(self, writer: Writer, phase: int, operation: bytes) -> None:
         """A boundary has begun whose end may not be seen."""
-        writer = self.writer
         stack = writer.stack
-        if stack:
-            self._cut(stack, operation)
-        stack.append(Entry(phase, operation, 0, True))
+        if len(stack) >= MAX_DEPTH:
+            stack.clear()
+        stack.append((phase, operation, 0, True))
         self.publish(writer, phase, operation, 0)
 
-    def leave_hooked(self, operation: bytes) -> None:
+    def leave_hooked(self, writer: Writer, operation: bytes) -> None:
         """The newest boundary with this operation is over; nothing happens if there is none."""
-        writer = self.writer
         stack = writer.stack
+        if stack and stack[-1][1] is operation:
+            self._publish_enclosing(writer, stack.pop())
+            return
         for depth in range(len(stack) - 1, -1, -1):
-            entry = stack[depth]
-            if entry.operation is operation:
+            if stack[depth][1] is operation:
+                left = stack[depth]
                 del stack[depth:]
-                self._publish_enclosing(writer, entry)
+                self._publish_enclosing(writer, left)
                 return
 
     def replace(self, phase: int, operation: bytes) -> None:
-        """The thread's innermost coordinate of this phase now names ``operation``; it is begun if there
-        is none (a device thread of autograd has no scope of its own)."""
+        """The thread's innermost coordinate of this phase now names ``operation``; it is published alone
+        if there is none (a device thread of autograd has no scope of its own)."""
         writer = self.writer
         stack = writer.stack
-        if stack and stack[-1].phase == phase:
-            stack[-1] = stack[-1]._replace(operation=operation)
+        if stack and stack[-1][0] == phase:
+            stack[-1] = (phase, operation, 0, stack[-1][3])
         self.publish(writer, phase, operation, 0)
 
-    def drop_stale(self) -> None:
-        """Hooked entries at the top of the calling thread's stack are gone: their end was missed."""
-        stack = self.writer.stack
-        while stack and stack[-1].hooked:
+    def drop_stale(self, writer: Writer) -> None:
+        """Hooked entries at the top of the stack are gone: their end was missed."""
+        stack = writer.stack
+        while stack and stack[-1][3]:
             stack.pop()
+
+    def drop_repeated(self, writer: Writer, operation: bytes) -> None:
+        """A hooked entry of the same operation, and what is above it, is gone: its end was missed."""
+        stack = writer.stack
+        for depth, entry in enumerate(stack):
+            if entry[1] is operation and entry[3]:
+                del stack[depth:]
+                return
 
     def _publish_enclosing(self, writer: Writer, left: Entry) -> None:
         if writer.stack:
             phase, operation, waiting, _ = writer.stack[-1]
             self.publish(writer, phase, operation, waiting)
             return
-        after = _AFTER.get(left.phase) or b"after " + left.operation[: _TEXT - 6]
-        self.publish(writer, Phase.BETWEEN, after, 0)
-
-    @staticmethod
-    def _cut(stack: list[Entry], operation: bytes) -> None:
-        for depth, entry in enumerate(stack):
-            if entry.operation is operation and entry.hooked:
-                del stack[depth:]
-                return
+        after = _AFTER.get(left[0]) or b"after " + left[1][: _TEXT - 6]
+        self.publish(writer, _BETWEEN, after, 0)

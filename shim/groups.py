@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import time
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -27,6 +28,9 @@ _COUNTERS_AT: Final = shm.COUNTERS.offset
 _COPY: Final = shm.COUNTERS.copy_bytes
 _PACK: Final = shm.COUNTERS.codec.struct.pack
 _LENGTH: Final = shm.COUNTERS.codec.struct.size
+_seal: Final = shm.HEAD.pack
+_crc: Final = zlib.crc32
+_now: Final = time.monotonic_ns
 
 
 def runs_of(ranks: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
@@ -60,8 +64,8 @@ class GroupState:
     """
 
     __slots__ = (
-        "_counter", "backend", "calls", "counts_p2p", "group", "highest", "name", "object_id", "p2p",
-        "rank_of", "retired", "sequence", "size", "slot", "templates",
+        "_counter", "backend", "calls", "counts_p2p", "group", "has_counter", "highest", "name",
+        "object_id", "p2p", "rank_of", "retired", "sequence", "size", "slot", "templates",
     )
 
     def __init__(self, pg: Any, name: str, ranks: list[int], slot: int, backend: str) -> None:
@@ -80,21 +84,22 @@ class GroupState:
         self.templates: dict[Any, Any] = {}
         self.counts_p2p = backend.endswith("gloo")
         self._counter = _counter_of(pg)
-
-    @property
-    def has_counter(self) -> bool:
-        return self._counter is not None
+        self.has_counter = self._counter is not None
 
     def raw(self) -> int:
         """The backend's own counter, P2P included where it counts that; 0 where it has none."""
         return self._counter() if self._counter is not None else 0
 
+    def next_sequence(self) -> int:
+        """The sequence of a public collective that is about to be entered; it counts as called."""
+        self.calls += 1
+        counter = self._counter
+        return self.calls if counter is None else counter() + 1 - self.p2p
+
     def enqueued(self) -> int:
         """Collectives entered by this rank so far."""
         if self._counter is None:
             return self.calls
-        if not self.counts_p2p:
-            return self._counter()
         return max(0, self._counter() - self.p2p)
 
 
@@ -109,7 +114,7 @@ def _counter_of(pg: Any) -> Callable[[], int] | None:
 
     def counter() -> int:
         alive = reference()
-        return 0 if alive is None else int(read(alive))
+        return 0 if alive is None else read(alive)
 
     return counter
 
@@ -158,13 +163,13 @@ class Groups:
         with file.lock:
             if enqueued < state.highest:
                 enqueued = state.highest
-            state.highest = enqueued
-            sequence = state.sequence + 1
-            state.sequence = sequence
-            payload = _PACK(state.group, enqueued, state.retired, time.monotonic_ns())
+            else:
+                state.highest = enqueued
+            state.sequence = sequence = state.sequence + 1
+            payload = _PACK(state.group, enqueued, state.retired, _now())
             at = _COUNTERS_AT + (state.slot * 2 + (sequence & 1)) * _COPY
-            sealed = shm.seal(payload, sequence)
-            file.view[at + 8 : at + 8 + len(sealed)] = sealed
+            sealed = _seal(_crc(payload, sequence & 0xFFFFFFFF), _LENGTH) + payload
+            file.view[at + 8 : at + 16 + _LENGTH] = sealed
             file.words[at >> 3] = sequence
 
     def set_retired(self, state: GroupState, retired: int) -> None:

@@ -27,6 +27,9 @@ from scoutd.shim.intercept import Undo
 _graph_task: Final = torch._C._current_graph_task_id
 _grad_enabled: Final = torch.is_grad_enabled
 NO_TASK: Final = -1
+FORWARD: Final = int(Phase.FORWARD)
+BACKWARD: Final = int(Phase.BACKWARD)
+EVAL: Final = int(Phase.EVAL)
 
 MAX_BLOCKS: Final = 512
 MAX_OUTPUTS: Final = 4
@@ -63,12 +66,15 @@ class RootEnter(Hook):
         if is_compiling() or not self.part.on:
             return
         try:
+            coordinates = self.coordinates
+            writer = coordinates.writer
+            if writer.stack:
+                coordinates.drop_repeated(writer, self.operation)
             if _graph_task() != NO_TASK:
-                self.coordinates.enter_hooked(Phase.BACKWARD, self.operation)
-            elif module.training and _grad_enabled():
-                self.coordinates.enter_hooked(Phase.FORWARD, self.operation)
+                phase = BACKWARD
             else:
-                self.coordinates.enter_hooked(Phase.EVAL, self.operation)
+                phase = FORWARD if module.training and _grad_enabled() else EVAL
+            coordinates.enter_hooked(writer, phase, self.operation)
         except FAULT as error:
             self.guard.failed(self.part, error)
 
@@ -81,12 +87,14 @@ class BlockEnter(Hook):
             return
         try:
             coordinates = self.coordinates
+            writer = getattr(coordinates.local, "writer", None) or coordinates.writer
             if _graph_task() != NO_TASK:
-                coordinates.enter_hooked(Phase.BACKWARD, self.operation)
+                phase = BACKWARD
+            elif writer.stack:
+                phase = EVAL if writer.stack[-1][0] == EVAL else FORWARD
             else:
-                stack = coordinates.writer.stack
-                evaluating = stack[-1].phase == Phase.EVAL if stack else not module.training
-                coordinates.enter_hooked(Phase.EVAL if evaluating else Phase.FORWARD, self.operation)
+                phase = FORWARD if module.training else EVAL
+            coordinates.enter_hooked(writer, phase, self.operation)
         except FAULT as error:
             self.guard.failed(self.part, error)
 
@@ -108,10 +116,12 @@ class Leave(Hook):
             return
         try:
             if self.backward is not None and _grad_enabled():
-                node = _node_of(output)
+                node = output.grad_fn if type(output) is torch.Tensor else _node_of(output)
                 if node is not None:
                     node.register_prehook(self.backward)
-            self.coordinates.leave_hooked(self.operation)
+            coordinates = self.coordinates
+            writer = getattr(coordinates.local, "writer", None) or coordinates.writer
+            coordinates.leave_hooked(writer, self.operation)
         except FAULT as error:
             self.guard.failed(self.part, error)
 
@@ -123,7 +133,7 @@ class Backward(Hook):
         if is_compiling() or not self.part.on:
             return
         try:
-            self.coordinates.replace(Phase.BACKWARD, self.operation)
+            self.coordinates.replace(BACKWARD, self.operation)
         except FAULT as error:
             self.guard.failed(self.part, error)
 

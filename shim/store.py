@@ -32,7 +32,8 @@ class StoreWaits:
         """The wait is published."""
         first = key[0] if isinstance(key, (list, tuple)) and key else key
         template = make_template(CallKind.STORE, 0, f"store {name}", "", 0, str(first), "")
-        call = self._calls.begin(0, next(self._count), template, 1)
+        thread = self._coordinates.writer.thread
+        call = self._calls.begin(0, next(self._count), template, 1, thread)
         return call, self._coordinates.enter(Phase.STORE, template.operation, 1)
 
     def end(self, call: OpenCall | None, depth: int, state: int) -> None:

@@ -78,7 +78,7 @@ class Works:
         operation = _WAIT
         if call is not None:
             operation = call.template.operation
-            self._calls.wait(call, 1)
+            self._calls.wait(call, self.coordinates.writer.thread)
         return call, self.coordinates.enter(Phase.COLLECTIVE, operation, 1)
 
     def end_wait(self, call: OpenCall | None, depth: int, state: int) -> None:
