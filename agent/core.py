@@ -18,6 +18,7 @@ from scoutd.agent.events import (
     Conclude,
     Effect,
     Event,
+    Evidence,
     Observed,
     Report,
     SampleActivity,
@@ -48,6 +49,8 @@ class Core:
         self._settings = settings
         self._ledger = Ledger(settings.history)
         self._reports: dict[str, tuple[NodeReport, int]] = {}
+        self._local = ""
+        self._reach: Evidence | None = None
         self._job = ""
         self._generation = 0
         self._last_tick_ns: int | None = None
@@ -55,6 +58,7 @@ class Core:
         self._sampled: tuple[int, ...] = ()
         self._asked: dict[tuple[int, bool], int] = {}
         self._patience: dict[int, int] = {}
+        self._round_began_ns: int | None = None
         self.suspicious = False
         """True while some rank is past the first share of its timeout, or a death waits for judgement."""
 
@@ -71,6 +75,8 @@ class Core:
         """The effects of one event at monotonic time ``now_ns``, which never decreases."""
         if isinstance(event, Observed):
             return self._observed(event.report, now_ns)
+        if isinstance(event, Evidence):
+            return self._take_evidence(event, now_ns)
         if isinstance(event, Tick):
             return self._tick(now_ns, final=False)
         if isinstance(event, Conclude):
@@ -92,16 +98,30 @@ class Core:
                 effects += self._tick(now_ns, final=True)
                 effects += [Report(v) for v in self._ledger.restart(report.generation, now_ns)]
             self._reset(report)
-        known = self._reports.get(report.node)
-        if known is None or (known[0].incarnation, known[0].version) < (report.incarnation, report.version):
-            self._reports[report.node] = (report, now_ns)
+        self._local = report.node
+        self._reports[report.node] = (report, now_ns)
         return effects
+
+    def _take_evidence(self, evidence: Evidence, now_ns: int) -> list[Effect]:
+        """The replicated map replaces everything; reports of other generations are fenced off.
+
+        Where this node's own report is not in the map yet, the observed one stays.
+        """
+        own = self._reports.get(self._local)
+        self._reports = {self._local: own} if own is not None else {}
+        for report, age_ns in evidence.reports:
+            if report.job == self._job and report.generation == self._generation:
+                self._reports[report.node] = (report, now_ns - age_ns)
+        self._reach = evidence
+        return []
 
     def _reset(self, report: NodeReport) -> None:
         self._job, self._generation = report.job, report.generation
         self._reports.clear()
         self._asked.clear()
         self._patience.clear()
+        self._round_began_ns = None
+        self._reach = None
         self._sampled = ()
 
     def _tick(self, now_ns: int, final: bool) -> list[Effect]:
@@ -114,10 +134,30 @@ class Core:
         if not self._worth_a_look(moment) and not self._ledger.confirmed and not judge:
             return effects + self._close_quietly(moment, now_ns)
         diagnosis = localize(moment, self._settings, judge)
+        if not final and not self._round_closed(diagnosis, now_ns):
+            return effects
         effects += self._ask_native(moment, diagnosis, now_ns)
         ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
         reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
         return effects + asked + [Report(v) for v in reports]
+
+    def _round_closed(self, diagnosis: Diagnosis, now_ns: int) -> bool:
+        """All evidence is here, or the round's deadline has passed; missing nodes are evidence themselves.
+
+        A finding that names a rank waits ``round_s`` at most, one that names nobody four times as long:
+        whom the missing evidence would name is not known yet.
+        """
+        faults = [f for f in diagnosis.findings if f.hold is None]
+        if not faults:
+            self._round_began_ns = None
+            return True
+        if self._round_began_ns is None:
+            self._round_began_ns = now_ns
+        if self._reach is None or self._reach.complete:
+            return True
+        named = all(f.implicated for f in faults)
+        patience = self._settings.round_s * (1 if named else 4)
+        return now_ns - self._round_began_ns >= patience * NS_PER_S
 
     def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
         self._patience.clear()
@@ -128,7 +168,9 @@ class Core:
         limit = int(self._settings.heartbeat_limit_s * NS_PER_S)
         paused = tuple((now_ns - end, length) for end, length in self._pauses)
         aged = [(report, now_ns - received) for report, received in self._reports.values()]
-        return snapshot(aged, limit, paused)
+        if self._reach is None:
+            return snapshot(aged, limit, paused)
+        return snapshot(aged, limit, paused, self._reach.unreachable, self._reach.majority)
 
     def _note_pause(self, now_ns: int) -> None:
         last, self._last_tick_ns = self._last_tick_ns, now_ns
@@ -158,7 +200,10 @@ class Core:
             sorted(
                 r.rank
                 for r in moment.ranks.values()
-                if r.observed and moment.alive(r.rank) and moment.silence_ns(r.rank) >= share
+                if moment.nodes[r.rank] == self._local
+                and r.observed
+                and moment.alive(r.rank)
+                and moment.silence_ns(r.rank) >= share
             )
         )
         if silent == self._sampled:
@@ -170,11 +215,11 @@ class Core:
         """Stacks ahead of the verdict: Python frames of roots, native ones where the graph is undecided."""
         timeout = self._settings.stall_timeout_s * NS_PER_S
         effects: list[Effect] = []
-        for rank in diagnosis.undecided:
+        for rank in (r for r in diagnosis.undecided if moment.nodes[r] == self._local):
             if moment.silence_ns(rank) >= timeout * NATIVE_SHARE and self._ask(rank, True, now_ns):
                 effects.append(CaptureStack(rank, native=True))
         if any(moment.silence_ns(r) >= timeout * STACK_SHARE for r in moment.ranks):
-            for rank in build(moment).roots:
+            for rank in (r for r in build(moment).roots if moment.nodes[r] == self._local):
                 if moment.silence_ns(rank) >= timeout * STACK_SHARE and self._ask(rank, False, now_ns):
                     effects.append(CaptureStack(rank, native=False))
         return effects
@@ -198,7 +243,8 @@ class Core:
             if finding.hold is not None or final or not missing:
                 ready.append(finding)
                 continue
-            effects += [CaptureStack(r, native=False) for r in missing if self._ask(r, False, now_ns)]
+            here = [r for r in missing if moment.nodes[r] == self._local]
+            effects += [CaptureStack(r, native=False) for r in here if self._ask(r, False, now_ns)]
             since = min(self._patience.setdefault(r, now_ns) for r in missing)
             if now_ns - since >= STACK_PATIENCE_NS:
                 ready.append(finding)

@@ -8,7 +8,7 @@ been silent longer than any wait explains.
 
 from __future__ import annotations
 
-from scoutd.agent import mismatch, stall
+from scoutd.agent import mismatch, node_loss, stall
 from scoutd.agent.deaths import TIE_NS, Death, Kind, deaths, primaries
 from scoutd.agent.evidence import CallState
 from scoutd.agent.finding import Finding
@@ -29,12 +29,16 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     trouble = [d for d in found if d.kind in (Kind.LOST, Kind.ABORTED)]
     if not trouble:
         return _ended_without_failure(snapshot, found)
+    if snapshot.unreachable and not snapshot.majority:
+        return [node_loss.minority(snapshot, graph)]
     if (disagreement := mismatch.find(snapshot)) is not None:
         return [stall.mismatch_finding(snapshot, graph, disagreement)]
     if left := _left_early(graph, found, trouble[0]):
         return [_dead(snapshot, graph, left, found)]
     if late := _late(snapshot, graph, trouble, settings):
         return [stall.stalled_finding(snapshot, graph, late)]
+    if snapshot.lost:
+        return [node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost)))]
     if trouble[0].kind is Kind.ABORTED and trouble[0].note is not None:
         return [_dead(snapshot, graph, [trouble[0]], found)]
     return [_nobody(snapshot, graph, trouble)]
@@ -79,12 +83,8 @@ def _action(first: list[Death]) -> Action:
 
 
 def _timeline(found: list[Death]) -> list[EvidenceItem]:
-    """Deaths in their order, each with its distance from the first."""
-    start = found[0].age_ns
-    return [
-        EvidenceItem(d.rank, "death", f"+{(start - d.age_ns) / 1e6:.0f} ms: {d.what} ({d.kind.value})")
-        for d in found
-    ]
+    """Deaths in their order."""
+    return [EvidenceItem(d.rank, "death", f"{k}. {d.what} ({d.kind.value})") for k, d in enumerate(found, 1)]
 
 
 def _left_early(graph: WaitGraph, found: list[Death], trouble: Death) -> list[Death]:

@@ -16,6 +16,19 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """The replicated map as it stands: every node's newest report with its age in ns, this node's own
+    included, so that all agents judge the same words. ``unreachable``: nodes that nobody reaches.
+    ``majority``: more than half of all known nodes are in reach. ``complete``: the newest report of every
+    node in reach is here."""
+
+    reports: tuple[tuple[NodeReport, int], ...]
+    unreachable: frozenset[str]
+    majority: bool
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed. The daemon ticks after every observation, at least four times a second."""
 
@@ -50,5 +63,5 @@ class SampleActivity:
     ranks: tuple[int, ...]
 
 
-Event = Observed | Tick | Conclude
+Event = Observed | Evidence | Tick | Conclude
 Effect = Report | CaptureStack | SampleActivity

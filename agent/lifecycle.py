@@ -7,6 +7,8 @@ state is reported once.
 - A held finding is OPEN while its ranks are busy and SUPPRESSED where phase or progress explain it. It is
   confirmed if it outlasts its stretched limit; an OPEN one that goes away ends SUPPRESSED, with the time.
 - A confirmed verdict is RESOLVED when its ranks move again, or when the job restarts.
+- A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other.
+- The verdict about an unreachable node is RESOLVED when the node is back.
 - What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
   new verdict about deaths.
 """
@@ -18,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import seconds
+from scoutd.agent.narrative import ranks_text, seconds
 from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import Cause, RankNote, RankStack, State, Verdict, verdict_id
@@ -90,6 +92,7 @@ class Ledger:
         self, finding: Finding, snapshot: Snapshot, job: str, generation: int, now_ns: int
     ) -> list[Verdict]:
         ranks = frozenset(finding.ranks)
+        reports = self._give_way(finding, now_ns)
         over = self._confirmed_over(ranks, finding.cause)
         if over is not None:
             self._episodes[over].seen = True
@@ -108,8 +111,16 @@ class Ledger:
         made = _verdict(finding, identity, job, generation, snapshot, now_ns, old)
         if old is None and state is State.CONFIRMED:
             opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
-            return [opened, self._keep(made)]
-        return [self._keep(made)]
+            reports.append(opened)
+        return [*reports, self._keep(made)]
+
+    def _give_way(self, finding: Finding, now_ns: int) -> list[Verdict]:
+        """Confirmed verdicts without a name end when a finding over the same stall has one."""
+        if finding.hold is not None or not finding.implicated:
+            return []
+        nameless = [v.id for v in self.confirmed if not v.implicated and v.generation]
+        why = f"{ranks_text(finding.ranks)} named since: {finding.cause.value}"
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in nameless]
 
     def _confirmed_over(self, ranks: frozenset[int], cause: Cause) -> str | None:
         """A confirmed, unresolved verdict that already explains this finding."""
@@ -139,7 +150,11 @@ class Ledger:
                 continue
             verdict = self._verdicts[identity]
             if verdict.state is State.CONFIRMED:
-                if _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
+                if verdict.cause is Cause.NODE_UNREACHABLE:
+                    if not {i.node for i in verdict.implicated} & snapshot.unreachable:
+                        why = "the node can be reached again"
+                        reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
+                elif _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
                     why = f"{len(episode.ranks)} implicated moved again"
                     reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
                 continue

@@ -105,6 +105,16 @@ def _mates(snapshot: Snapshot, rank: int, guilty: set[int]) -> tuple[int, ...]:
     return tuple(sorted(members))
 
 
+def waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
+    """ "; ranks 0, 1 and 3 wait for it", or nothing."""
+    guilty = set(roots)
+    waiting = sorted(r for r, targets in graph.waits_for.items() if targets and r not in guilty)
+    if not waiting:
+        return ""
+    whom = "it" if len(guilty) == 1 else "them"
+    return f"; {ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {whom}"
+
+
 def implicate(snapshot: Snapshot, rank: int, reason: str) -> Implicated:
     report = snapshot.ranks[rank]
     return Implicated(rank, snapshot.nodes.get(rank, ""), report.pid, report.device, reason)

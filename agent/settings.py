@@ -42,5 +42,36 @@ class Settings:
     heartbeat_limit_s: float = 5.0
     settle_s: float = 1.0
     max_gap_s: float = 2.0
+    round_s: float = 1.0
+    """How long a fault that names a rank waits for evidence of nodes that are in reach."""
     history: int = 256
     """Closed verdicts kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """The knobs of the exchange between agents; every formula stands beside its knob.
+
+    ``probe_interval_s``: idle, one probe to one peer per interval, whatever the cluster's size: traffic is
+    about (40 + 40·piggyback) bytes each way per interval. ``piggyback``: marks beside the sender's own in a
+    probe. ``sync_interval_s``, ``fanout``: under suspicion, push-pull with ``fanout`` random peers per
+    interval; evidence reaches all N in about log2(N)/log2(1 + fanout) + 2 intervals.
+    ``alarm_hold_s``: how long the exchange goes on after the last sign of suspicion.
+    ``k_sigma``: a probe is lost after T = H + k·σ of the measured round trips, between
+    ``least_timeout_s`` and ``most_timeout_s``. ``relays``: peers asked to confirm that a node is out of
+    reach; one false alarm needs 1 + relays losses. ``quiet_rounds``: under suspicion a node is probed
+    directly when its beat has not grown for (log2 N + quiet_rounds) sync intervals. ``in_flight``: most
+    requests that are under way at once.
+    """
+
+    probe_interval_s: float = 1.0
+    piggyback: int = 8
+    sync_interval_s: float = 0.15
+    fanout: int = 2
+    alarm_hold_s: float = 5.0
+    k_sigma: float = 4.0
+    least_timeout_s: float = 0.3
+    most_timeout_s: float = 2.0
+    relays: int = 3
+    quiet_rounds: int = 3
+    in_flight: int = 16

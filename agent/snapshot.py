@@ -7,7 +7,7 @@ Everything in it is O(memberships): a group's facts are built once from its memb
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from scoutd.agent.evidence import (
@@ -48,7 +48,8 @@ class Snapshot:
     nodes: Mapping[int, str]
     heartbeat_limit_ns: int
     paused: tuple[tuple[int, int], ...] = ()
-    _groups: dict[int, GroupFacts] = field(default_factory=dict, init=False, repr=False)
+    unreachable: frozenset[str] = frozenset()
+    majority: bool = True
 
     @cached_property
     def groups(self) -> Mapping[int, GroupFacts]:
@@ -69,6 +70,11 @@ class Snapshot:
     def alive(self, rank: int) -> bool:
         return self.ranks[rank].process.status is not ProcessStatus.GONE
 
+    @cached_property
+    def lost(self) -> frozenset[int]:
+        """Ranks of unreachable nodes whose end nobody has seen."""
+        return frozenset(r for r, node in self.nodes.items() if node in self.unreachable and self.alive(r))
+
     def heartbeat_silent(self, rank: int) -> bool:
         """The shim's own thread has not run for longer than the limit, and the process is alive."""
         age = self.ranks[rank].heartbeat_age_ns
@@ -84,11 +90,9 @@ class Snapshot:
             return True
         facts = self.groups.get(group)
         view = facts.views.get(rank) if facts else None
-        if view is None:
-            return None if self.heartbeat_silent(rank) else False
-        if view.enqueued >= sequence:
+        if view is not None and view.enqueued >= sequence:
             return True
-        return None if self.heartbeat_silent(rank) else False
+        return None if self.heartbeat_silent(rank) or rank in self.lost else False
 
     def call_at(self, rank: int, place: Rendezvous) -> Call | None:
         """The rank's own description of what it entered there, the public one if there are two."""
@@ -122,6 +126,8 @@ def snapshot(
     reports: Iterable[tuple[NodeReport, int]],
     heartbeat_limit_ns: int,
     paused: tuple[tuple[int, int], ...] = (),
+    unreachable: frozenset[str] = frozenset(),
+    majority: bool = True,
 ) -> Snapshot:
     """Joins node reports, each with its own age in ns, into one moment.
 
@@ -138,7 +144,7 @@ def snapshot(
                 continue
             ranks[rank.rank] = _aged(rank, age_ns) if age_ns else rank
             nodes[rank.rank] = report.node
-    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused)
+    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority)
 
 
 def _aged(report: RankReport, age_ns: int) -> RankReport:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scoutd.agent import device, mismatch, silence
+from scoutd.agent import device, mismatch, node_loss, silence
 from scoutd.agent.consensus import exact
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, where
+from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, waiters_text, where
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.silence import Level, phase_of
 from scoutd.agent.snapshot import Snapshot
@@ -29,6 +29,8 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     graph = build(snapshot)
     if not silent:
         return [], graph.undecided
+    if snapshot.unreachable and not snapshot.majority:
+        return [node_loss.minority(snapshot, graph)], ()
     if stopped := [r for r in snapshot.ranks if _stopped(snapshot, r)]:
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
     disagreement = mismatch.find(snapshot)
@@ -36,6 +38,8 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return [mismatch_finding(snapshot, graph, disagreement)], ()
     if graph.roots:
         return _root_findings(snapshot, graph, settings, timeout), graph.undecided
+    if awaited := node_loss.awaited(snapshot, graph):
+        return [node_loss.finding(snapshot, graph, awaited)], ()
     stuck = [s for s in device.find(snapshot, graph) if set(s.members) & set(snapshot.ranks) <= set(silent)]
     if stuck:
         return [_stuck_finding(snapshot, graph, s) for s in stuck], ()
@@ -45,7 +49,7 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
 
 
 def _watched(snapshot: Snapshot, rank: int) -> bool:
-    return snapshot.ranks[rank].observed and snapshot.alive(rank)
+    return snapshot.ranks[rank].observed and snapshot.alive(rank) and rank not in snapshot.lost
 
 
 def _stopped(snapshot: Snapshot, rank: int) -> bool:
@@ -67,7 +71,7 @@ def _stopped_findings(
             cause=Cause.PROCESS_STOPPED,
             status=Status.AGREE if everybody else Status.ATTRIBUTED,
             scope=Scope.JOB if everybody else Scope.RANK,
-            summary=summary + _waiters_text(graph, old),
+            summary=summary + waiters_text(graph, old),
             action=Action.OBSERVE if everybody else Action.RESTART_IN_PLACE,
             anchor=f"stopped at {_ordinals(snapshot, old)}",
             onset_age_ns=first.process.stopped_age_ns or snapshot.silence_ns(old[0]),
@@ -141,7 +145,7 @@ def stalled_finding(
         cause=Cause.RANK_STALLED,
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
-        summary=f"{ranks_text(roots)} on {snapshot.nodes[roots[0]]} {what}{_waiters_text(graph, roots)}",
+        summary=f"{ranks_text(roots)} on {snapshot.nodes[roots[0]]} {what}{waiters_text(graph, roots)}",
         action=Action.OBSERVE if hold else Action.RESTART_IN_PLACE,
         anchor=_ordinals(snapshot, roots),
         onset_age_ns=snapshot.silence_ns(roots[0]) + (report.process.gone_age_ns or 0),
@@ -180,7 +184,7 @@ def _exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...])
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
         summary=f"{ranks_text(gone)} ended (exit code 0) before the others were done"
-        + _waiters_text(graph, gone),
+        + waiters_text(graph, gone),
         action=Action.FIX_PROGRAM,
         anchor=f"exit of {sorted(gone)}",
         onset_age_ns=report.process.gone_age_ns or 0,
@@ -222,15 +226,6 @@ def _root_reason(snapshot: Snapshot, graph: WaitGraph, rank: int) -> str:
     if rank in graph.eliminated:
         return text + "; its counter is stale, but everybody else has arrived"
     return text
-
-
-def _waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
-    guilty = set(roots)
-    waiting = sorted(r for r, targets in graph.waits_for.items() if targets and r not in guilty)
-    if not waiting:
-        return ""
-    whom = "it" if len(guilty) == 1 else "them"
-    return f"; {ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {whom}"
 
 
 def _ordinals(snapshot: Snapshot, ranks: Iterable[int]) -> str:

@@ -171,7 +171,8 @@ def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[in
     undecided: list[int] = []
     for rank in sorted((awaited | eliminated) & set(snapshot.ranks)):
         report = snapshot.ranks[rank]
-        if rank in graph.blocked or rank in graph.excused or not report.observed:
+        outside = rank in graph.excused or rank in snapshot.lost
+        if rank in graph.blocked or outside or not report.observed:
             continue
         if rank in graph.waits_for and host_waits(report) is None:
             undecided.append(rank)
@@ -195,7 +196,7 @@ def _eliminated(places: Iterable[Place], snapshot: Snapshot) -> Iterable[int]:
             continue
         for rank in place.unknown:
             report = snapshot.ranks.get(rank)
-            if report is None or not report.observed:
+            if report is None or not report.observed or rank in snapshot.lost:
                 continue
             if len(place.unknown) == 1 or (report.stack is not None and report.stack.waits is False):
                 yield rank

@@ -1,0 +1,56 @@
+"""What a report says apart from ages: equal content needs no new version.
+
+A hung job's reports differ from one look to the next only in their ages, which every reader adds himself.
+A version is therefore published only when the content changes; numbers that never rest (CPU, I/O) are
+rounded first, by ``rounded``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import replace
+
+from scoutd.agent.evidence import Activity, NodeReport, RankReport
+
+
+def content(report: NodeReport, heartbeat_limit_ns: int) -> Hashable:
+    """Equal for two reports of one node that say the same."""
+    return (report.job, report.generation, tuple(_rank(r, heartbeat_limit_ns) for r in report.ranks))
+
+
+def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:
+    heartbeat = r.heartbeat_age_ns
+    return (
+        r.rank,
+        r.pid,
+        r.observed,
+        (r.process.status, r.process.exit_code, r.process.signal, r.process.oom),
+        tuple((c.ordinal, c.waiting, c.phase, c.operation) for c in r.coordinates),
+        heartbeat is not None and heartbeat > heartbeat_limit_ns,
+        tuple((c.group, c.sequence, c.kind, c.state, c.waiting, c.fingerprint) for c in r.calls),
+        tuple((g.group, g.enqueued, g.retired) for g in r.groups),
+        tuple((n.kind, n.message, n.location) for n in r.notes),
+        r.activity,
+        (r.stack.frames, r.stack.waits, r.stack.refused) if r.stack is not None else None,
+    )
+
+
+def rounded(report: NodeReport) -> NodeReport:
+    """The same report with its activity in coarse steps: 5 % of a core, one significant digit of bytes."""
+    return replace(report, ranks=tuple(_rounded(r) for r in report.ranks))
+
+
+def _rounded(r: RankReport) -> RankReport:
+    if r.activity is None:
+        return r
+    a = r.activity
+    cpu = round(a.cpu_ratio * 20) / 20
+    return replace(r, activity=Activity(0, cpu, _one_digit(a.io_bytes_per_s), a.stack_moving))
+
+
+def _one_digit(value: float) -> float:
+    if value < 1:
+        return 0.0
+    unit = 10.0 ** math.floor(math.log10(value))
+    return math.floor(value / unit) * unit

@@ -1,0 +1,300 @@
+"""The exchange of evidence between the agents of one job (design §4): no coordinator, no clock, no socket.
+
+Idle, an agent probes one peer per interval, round-robin over a shuffled list, and piggybacks a few marks:
+that is how agents learn of each other and notice that one is gone (SWIM). Under suspicion (its own core's,
+or a peer's) it runs push-pull anti-entropy with a few random peers per interval: marks first, then the
+reports that one side lacks. A report thus reaches all N agents in O(log N) intervals.
+
+Life is judged by beats. A node whose beat grows anywhere is alive. Under suspicion a node that has been quiet
+too long is probed directly; if that fails, other agents are asked to try (``Relay``), and only if none of
+them reaches it either is it *unreachable*. A beat that grows later takes it back.
+
+The driver (asyncio or simulation) sends what ``tick`` and the other methods return and brings back every
+reply or failure exactly once. The random generator is part of the state, so a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from scoutd.agent.messages import (
+    Mark,
+    Outgoing,
+    Probe,
+    ProbeReply,
+    Push,
+    PushReply,
+    Relay,
+    RelayReply,
+    Reply,
+    Request,
+    Sync,
+    SyncReply,
+)
+from scoutd.agent.replica import Replica
+from scoutd.agent.roundtrip import RoundTrip
+from scoutd.agent.settings import NS_PER_S, ExchangeSettings
+
+
+@dataclass
+class _Suspicion:
+    """A node that did not answer, while others are asked about it."""
+
+    waiting: set[str]
+    since_ns: int
+
+
+@dataclass
+class Exchange:
+    """One agent's part. ``seeds`` are addresses to join through while nobody is known."""
+
+    replica: Replica
+    settings: ExchangeSettings
+    random: random.Random
+    seeds: tuple[str, ...] = ()
+    unreachable: dict[str, int] = field(default_factory=dict)
+    """Nodes out of reach, with the local time since when."""
+
+    def __post_init__(self) -> None:
+        s = self.settings
+        self.round_trip = RoundTrip(s.k_sigma, _ns(s.least_timeout_s), _ns(s.most_timeout_s))
+        self._alarmed_until_ns = 0
+        self._next_probe_ns = 0
+        self._next_sync_ns = 0
+        self._next_join_ns = 0
+        self._order: list[str] = []
+        self._in_flight: dict[str, int] = {}
+        self._sent_ns: dict[int, int] = {}
+        self._suspicions: dict[str, _Suspicion] = {}
+
+    @property
+    def peers(self) -> list[str]:
+        return [node for node in self.replica.entries if node != self.replica.me]
+
+    @property
+    def majority(self) -> bool:
+        """More than half of all known nodes, this one included, are in reach."""
+        total = len(self.replica.entries)
+        return 2 * (total - len(self.unreachable)) > total
+
+    def alarmed(self, now_ns: int) -> bool:
+        return now_ns < self._alarmed_until_ns
+
+    def alarm(self, now_ns: int) -> None:
+        """The core is suspicious: exchange evidence for a while."""
+        if not self.alarmed(now_ns):
+            self._next_sync_ns = now_ns
+        self._alarmed_until_ns = now_ns + _ns(self.settings.alarm_hold_s)
+
+    def complete(self, now_ns: int) -> bool:
+        """The newest report of every node in reach is here, and each has been heard of lately."""
+        limit = self._quiet_ns() * 2 + self.round_trip.timeout_ns
+        return all(
+            node in self.unreachable
+            or (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
+            for node in self.peers
+        )
+
+    def tick(self, now_ns: int) -> list[Outgoing]:
+        """Requests that are due now."""
+        if self.seeds and not self.peers:
+            return self._join(now_ns)
+        sent: list[Outgoing] = []
+        if now_ns >= self._next_probe_ns:
+            self._next_probe_ns = now_ns + _ns(self.settings.probe_interval_s)
+            self.replica.beat(now_ns)
+            sent += self._probe(self._next_in_order(), now_ns)
+        if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
+            self._next_sync_ns = now_ns + _ns(self.settings.sync_interval_s)
+            self.replica.beat(now_ns)
+            for node in self._sample(self.settings.fanout):
+                sent += self._request(node, Sync(self.replica.marks()), now_ns)
+            sent += self._probe_quiet(now_ns)
+        return sent
+
+    def handle(self, request: Request, now_ns: int) -> Reply:
+        """The answer to a peer's request. A Relay is the driver's: see ``relay`` and ``relayed``."""
+        if isinstance(request, Probe):
+            self._learn(request.marks, now_ns)
+            if request.alarmed:
+                self.alarm(now_ns)
+            return ProbeReply(self._own_marks(), self.alarmed(now_ns))
+        if isinstance(request, Sync):
+            self.alarm(now_ns)
+            self._learn(request.marks, now_ns)
+            lacks, wanted, newer = self.replica.difference(request.marks)
+            return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer))
+        if isinstance(request, Push):
+            taken = self.replica.merge_blobs(request.blobs, now_ns)
+            self._learn((blob.mark for blob in request.blobs), now_ns)
+            return PushReply(taken)
+        raise TypeError(f"not answered here: {request!r}")
+
+    def relay(self, request: Relay, now_ns: int) -> Outgoing:
+        """The probe that a relay asks for; its outcome becomes the reply through ``relayed``."""
+        probe = Probe(self._own_marks(), self.alarmed(now_ns))
+        return Outgoing(request.node, request.address, probe, self.round_trip.timeout_ns)
+
+    def relayed(self, reply: Reply | None) -> RelayReply:
+        if isinstance(reply, ProbeReply):
+            return RelayReply(True, reply.marks)
+        return RelayReply(False, ())
+
+    def on_reply(self, sent: Outgoing, reply: Reply, now_ns: int) -> list[Outgoing]:
+        """A reply arrived; what has to be sent because of it."""
+        self._done(sent, now_ns, measure=isinstance(reply, ProbeReply))
+        self._in_reach(sent.node)
+        if isinstance(reply, ProbeReply):
+            self._learn(reply.marks, now_ns)
+            if reply.alarmed:
+                self.alarm(now_ns)
+        elif isinstance(reply, SyncReply):
+            self._learn(reply.marks, now_ns)
+            self.replica.merge_blobs(reply.blobs, now_ns)
+            blobs = self.replica.blobs(reply.wanted, now_ns)
+            if blobs:
+                return self._request(sent.node, Push(blobs), now_ns, sent.address)
+        elif isinstance(reply, RelayReply) and isinstance(sent.request, Relay):
+            self._learn(reply.marks, now_ns)
+            self._relay_ended(sent.request.node, sent.node, reply.reached, now_ns)
+        return []
+
+    def on_failure(self, sent: Outgoing, now_ns: int) -> list[Outgoing]:
+        """No reply within the time-out, or no connection; what has to be sent because of it."""
+        self._done(sent, now_ns, measure=False)
+        if isinstance(sent.request, Relay):
+            self._relay_ended(sent.request.node, sent.node, False, now_ns)
+        elif not isinstance(sent.request, Probe):
+            return self._probe(sent.node, now_ns) if sent.node else []
+        if not sent.node or isinstance(sent.request, Relay):
+            return []
+        return self._suspect(sent.node, sent.address, now_ns)
+
+    def _join(self, now_ns: int) -> list[Outgoing]:
+        if now_ns < self._next_join_ns:
+            return []
+        self._next_join_ns = now_ns + _ns(self.settings.probe_interval_s)
+        mine = self.replica.mine.address
+        chosen = [a for a in self.seeds if a != mine]
+        self.random.shuffle(chosen)
+        request = Sync(self.replica.marks())
+        return [
+            Outgoing("", address, request, _ns(self.settings.most_timeout_s))
+            for address in chosen[: self.settings.fanout]
+        ]
+
+    def _learn(self, marks: Iterable[Mark], now_ns: int) -> None:
+        """Marks are merged; a node whose beat grew is in reach."""
+        marks = tuple(marks)
+        before = {mark.node: self._beat_of(mark.node) for mark in marks}
+        self.replica.merge_marks(marks, now_ns)
+        for node, beat in before.items():
+            if self._beat_of(node) > beat:
+                self._in_reach(node)
+
+    def _beat_of(self, node: str) -> tuple[int, int]:
+        entry = self.replica.entries.get(node)
+        return (entry.mark.incarnation, entry.mark.beat) if entry is not None else (0, 0)
+
+    def _in_reach(self, node: str) -> None:
+        self.unreachable.pop(node, None)
+        self._suspicions.pop(node, None)
+
+    def _own_marks(self) -> tuple[Mark, ...]:
+        """This agent's own mark and a bounded random piggyback."""
+        others = self._sample(self.settings.piggyback, everybody=True)
+        return (self.replica.mark_of(self.replica.me), *(self.replica.mark_of(n) for n in others))
+
+    def _sample(self, count: int, everybody: bool = False) -> list[str]:
+        """Random peers; those in reach, unless nobody is or everybody is asked for."""
+        pool = self.peers
+        if not everybody:
+            pool = [node for node in pool if node not in self.unreachable] or pool
+        return self.random.sample(pool, min(count, len(pool)))
+
+    def _next_in_order(self) -> str:
+        """Round-robin over all peers, reshuffled each time round, so that none is forgotten."""
+        while self._order:
+            node = self._order.pop()
+            if node in self.replica.entries:
+                return node
+        self._order = self.peers
+        self.random.shuffle(self._order)
+        return self._order.pop() if self._order else ""
+
+    def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
+        if not node:
+            return []
+        return self._request(node, Probe(self._own_marks(), self.alarmed(now_ns)), now_ns)
+
+    def _quiet_ns(self) -> int:
+        rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds
+        return int(rounds * _ns(self.settings.sync_interval_s))
+
+    def _probe_quiet(self, now_ns: int) -> list[Outgoing]:
+        """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few."""
+        limit = self._quiet_ns()
+        quiet = [
+            node
+            for node in self.peers
+            if now_ns - self.replica.entries[node].heard_ns > limit and node not in self._suspicions
+        ]
+        quiet.sort(key=lambda node: (node in self.unreachable, self.replica.entries[node].heard_ns, node))
+        return [out for node in quiet[: self.settings.fanout] for out in self._probe(node, now_ns)]
+
+    def _request(self, node: str, request: Request, now_ns: int, address: str = "") -> list[Outgoing]:
+        """At most one request of a kind to a peer at a time, and a bounded number altogether."""
+        if sum(self._in_flight.values()) >= self.settings.in_flight or self._in_flight.get(node, 0) >= 2:
+            return []
+        entry = self.replica.entries.get(node)
+        target = address or (entry.mark.address if entry is not None else "")
+        if not target:
+            return []
+        self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        timeout = self.round_trip.timeout_ns
+        if not isinstance(request, Probe):
+            timeout = _ns(self.settings.most_timeout_s)
+        sent = Outgoing(node, target, request, timeout)
+        self._sent_ns[id(sent)] = now_ns
+        return [sent]
+
+    def _done(self, sent: Outgoing, now_ns: int, measure: bool) -> None:
+        started = self._sent_ns.pop(id(sent), None)
+        left = self._in_flight.get(sent.node, 0) - 1
+        if left > 0:
+            self._in_flight[sent.node] = left
+        else:
+            self._in_flight.pop(sent.node, None)
+        if measure and started is not None:
+            self.round_trip.add(now_ns - started)
+
+    def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
+        """Ask others; with nobody to ask, the node is out of reach."""
+        if node in self._suspicions or node in self.unreachable or node not in self.replica.entries:
+            return []
+        others = [p for p in self.peers if p != node and p not in self.unreachable]
+        chosen: Sequence[str] = self.random.sample(others, min(self.settings.relays, len(others)))
+        sent = [out for peer in chosen for out in self._request(peer, Relay(node, address), now_ns)]
+        if not sent:
+            self.unreachable[node] = now_ns
+            return []
+        self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)
+        return sent
+
+    def _relay_ended(self, node: str, through: str, reached: bool, now_ns: int) -> None:
+        suspicion = self._suspicions.get(node)
+        if suspicion is None:
+            return
+        suspicion.waiting.discard(through)
+        if reached:
+            del self._suspicions[node]
+        elif not suspicion.waiting:
+            del self._suspicions[node]
+            self.unreachable[node] = suspicion.since_ns
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * NS_PER_S)

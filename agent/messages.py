@@ -1,0 +1,105 @@
+"""What agents say to each other, as values; ``daemon/codec`` turns them into ``scoutd.v1`` messages.
+
+Every request has one reply. Reports travel as opaque bytes: an agent forwards what it has not read, and
+decodes a report once, when its core wants it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How new somebody's knowledge of one node is. ``incarnation`` counts the agent's lifetimes,
+    ``version`` its reports, ``beat`` its rounds: a beat that grows says that the node is alive and has
+    published nothing newer than ``version``. ``held`` is the version of the report that the sender of
+    this mark can hand over, 0 for none; it is no part of the knowledge."""
+
+    node: str
+    address: str
+    incarnation: int
+    version: int
+    beat: int
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A report of ``mark.node`` at ``mark.version``, encoded by its owner."""
+
+    mark: Mark
+    data: bytes
+    age_ns: int
+    """Age of the report when it was sent; every hop adds the time that it kept it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Are you there? ``marks``: the sender's own first, then a bounded piggyback of others.
+    ``alarmed``: the sender's core is suspicious, evidence should be exchanged."""
+
+    marks: tuple[Mark, ...]
+    alarmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    marks: tuple[Mark, ...]
+    alarmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Please probe ``node`` for me: is it only I who cannot reach it?"""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelayReply:
+    reached: bool
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Push-pull, first half: everything I know, as marks."""
+
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """What you lack (``blobs``), and what I lack (``wanted``, by node); ``marks``: where we differ."""
+
+    blobs: tuple[Blob, ...]
+    wanted: tuple[str, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Push-pull, second half: what you wanted."""
+
+    blobs: tuple[Blob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PushReply:
+    taken: int
+
+
+Request = Probe | Relay | Sync | Push
+Reply = ProbeReply | RelayReply | SyncReply | PushReply
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request to be sent to a peer; its reply or failure comes back to ``Exchange``."""
+
+    node: str
+    address: str
+    request: Request
+    timeout_ns: int

@@ -1,0 +1,122 @@
+"""One agent's part in one job: its core and its exchange, joined.
+
+While the job is healthy nothing but probes leaves the node, and the core reads this node's own report. Once
+some core is suspicious the reports are exchanged, and every core, the own node's included, judges the
+replicated map: all agents read the same words and reach the same verdict. The daemon and the simulation
+drive the same class; both bring time, randomness and the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from scoutd.agent.content import content, rounded
+from scoutd.agent.core import Core
+from scoutd.agent.events import Conclude, Effect, Evidence, Observed, Tick
+from scoutd.agent.evidence import NodeReport
+from scoutd.agent.exchange import Exchange
+from scoutd.agent.messages import Outgoing, Relay, RelayReply, Reply, Request
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.verdict import Verdict
+
+Encode = Callable[[NodeReport], bytes]
+Decode = Callable[[bytes], NodeReport]
+"""Raises ValueError for bytes that are no report; such a report is ignored."""
+
+
+class Party:
+    """``suspicious``: this node should look more often. ``garbled`` counts reports that did not decode."""
+
+    def __init__(self, settings: Settings, exchange: Exchange, encode: Encode, decode: Decode) -> None:
+        self.core: Final = Core(settings)
+        self.exchange: Final = exchange
+        self.garbled = 0
+        self._settings = settings
+        self._encode: Final = encode
+        self._decode: Final = decode
+        self._published: Hashable = None
+        self._sharing = False
+        self._decoded: dict[str, tuple[tuple[int, int], NodeReport | None]] = {}
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.core.verdicts
+
+    @property
+    def suspicious(self) -> bool:
+        return self.core.suspicious
+
+    def apply(self, settings: Settings) -> None:
+        self._settings = settings
+        self.core.apply(settings)
+
+    def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
+        """This node's own report. It is published when it has to be and says something new."""
+        effects = self.core.step(Observed(report), now_ns)
+        if self.core.suspicious:
+            self.exchange.alarm(now_ns)
+        if self.exchange.peers and self.exchange.alarmed(now_ns):
+            said = content(rounded(report), int(self._settings.heartbeat_limit_s * NS_PER_S))
+            if said != self._published:
+                self._published = said
+                self.exchange.replica.publish(self._encode(rounded(report)), now_ns)
+        return effects
+
+    def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:
+        """Time has passed: what to do here, and what to send."""
+        effects: list[Effect] = []
+        if self.exchange.peers and self.exchange.alarmed(now_ns):
+            self._sharing = True
+            effects += self.core.step(self._evidence(now_ns), now_ns)
+        elif self._sharing:
+            # What peers said then is no evidence now: their ranks move on unreported.
+            self._sharing = False
+            self._published = None
+            effects += self.core.step(Evidence((), frozenset(), True, True), now_ns)
+        effects += self.core.step(Tick(), now_ns)
+        return effects, self.exchange.tick(now_ns)
+
+    def conclude(self, now_ns: int) -> list[Effect]:
+        return self.core.step(Conclude(), now_ns)
+
+    def handle(self, request: Request, now_ns: int) -> Reply:
+        """The answer to a peer; a Relay is answered through ``relay`` and ``relayed``."""
+        return self.exchange.handle(request, now_ns)
+
+    def relay(self, request: Relay, now_ns: int) -> Outgoing:
+        return self.exchange.relay(request, now_ns)
+
+    def relayed(self, reply: Reply | None) -> RelayReply:
+        return self.exchange.relayed(reply)
+
+    def on_reply(self, sent: Outgoing, reply: Reply, now_ns: int) -> list[Outgoing]:
+        return self.exchange.on_reply(sent, reply, now_ns)
+
+    def on_failure(self, sent: Outgoing, now_ns: int) -> list[Outgoing]:
+        return self.exchange.on_failure(sent, now_ns)
+
+    def _evidence(self, now_ns: int) -> Evidence:
+        reports = []
+        for node, (data, version, reported_ns) in self.exchange.replica.reports().items():
+            report = self._decode_once(node, data, version)
+            if report is not None:
+                reports.append((report, now_ns - reported_ns))
+        exchange = self.exchange
+        return Evidence(
+            tuple(reports),
+            frozenset(exchange.unreachable),
+            exchange.majority,
+            exchange.complete(now_ns),
+        )
+
+    def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:
+        known = self._decoded.get(node)
+        if known is None or known[0] != version:
+            try:
+                report: NodeReport | None = self._decode(data)
+            except ValueError:
+                report = None
+                self.garbled += 1
+            known = self._decoded[node] = (version, report)
+        return known[1]
