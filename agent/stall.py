@@ -252,5 +252,5 @@ def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:
     outliers = [r for r, out in zip(ranks, result.outliers, strict=True) if out]
     text = f"C3 over progress coordinates: {result.status.value}"
     if outliers:
-        text += f", {ranks_text(outliers)} differ"
+        text += f", {ranks_text(outliers)} {'differs' if len(outliers) == 1 else 'differ'}"
     return EvidenceItem(None, "consensus", text + (f" ({result.reason})" if result.reason else ""))

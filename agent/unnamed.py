@@ -93,6 +93,9 @@ def nobody_waits(snapshot: Snapshot, silent: list[int], settings: Settings) -> l
     """Silent ranks that no other rank waits for: a pause. A job of one rank hangs when it is long silent."""
     if snapshot.world_size == 1 and len(silent) == 1:
         return _alone(snapshot, silent[0], settings)
+    silent = [r for r in silent if snapshot.silence_ns(r) >= limit_ns(snapshot.ranks[r], settings)]
+    if not silent:
+        return []
     everybody = len(silent) == len([r for r in snapshot.ranks if snapshot.alive(r)])
     first = snapshot.ranks[silent[0]]
     held = f"no rank waits for {'another' if everybody else ranks_text(silent)}"

@@ -160,6 +160,13 @@ def test_a_pause_of_all_ranks_is_no_fault() -> None:
     assert "no rank waits" in reports[0].suppressed_because
 
 
+def test_a_long_start_of_all_ranks_is_not_even_an_alarm() -> None:
+    job = Job(4)
+    for rank in job.ranks:
+        job.at(rank, Phase.INIT, "after init_process_group", 4.5)
+    assert job.run(10) == []
+
+
 def test_a_checkpoint_within_its_limit_is_suppressed_with_its_reason() -> None:
     job = Job(4, Settings(stall_timeout_s=5, phase_limits_s={Phase.CHECKPOINT: 60}))
     job.at(0, Phase.CHECKPOINT, "torch.save", 4.9)
