@@ -95,7 +95,7 @@ def test_kubernetes_service_link_is_not_a_port() -> None:
 
 
 def test_every_key_has_its_own_variable_and_flag() -> None:
-    keys = list(config.keys())
+    keys = list(config.BY_PATH.values())
     assert len({key.env for key in keys}) == len({configsource.flag_name(key) for key in keys}) == len(keys)
     assert config.BY_PATH["stall.timeout_s"].env == "SCOUTD_STALL_TIMEOUT"
     assert config.BY_PATH["stall.busy_io_bytes_per_s"].env == "SCOUTD_STALL_BUSY_IO_BYTES_PER_S"
@@ -104,5 +104,5 @@ def test_every_key_has_its_own_variable_and_flag() -> None:
 
 def test_every_key_is_in_the_manual_beside_its_variable() -> None:
     manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
-    for key in config.keys():
+    for key in config.BY_PATH.values():
         assert f"| `{key.path}` | `{key.env}` |" in manual
