@@ -33,13 +33,15 @@ Row = tuple[str, str]
 
 
 def panel(verdict: pb.Verdict, footer: str = "") -> Panel:
-    """The verdict at a glance; ``footer`` says how to read more."""
+    """The verdict at a glance; ``footer`` is the command that tells more."""
     rows = [*_culprits(verdict), *_doing(verdict), *_since(verdict), *_sides(verdict)]
     rows += [("cleared" if i == 0 else "", line) for i, line in enumerate(words.cleared(verdict))]
     rows += [("to do", words.action(verdict))]
     if verdict.suppressed_because:
         rows.append(("held back", verdict.suppressed_because))
-    rows.append(("verdict", f"{verdict.id}   {footer}".rstrip()))
+    rows.append(("verdict", verdict.id))
+    if footer:
+        rows.append(("more", footer))
     headline = Text(verdict.summary or title(verdict), style="bold")
     return Panel(
         Group(headline, Text(), _grid(rows)),
@@ -51,9 +53,10 @@ def panel(verdict: pb.Verdict, footer: str = "") -> Panel:
 
 
 def title(verdict: pb.Verdict) -> str:
-    """``HANG · RANK_STALLED · rank 2``"""
+    """``HANG · RANK_STALLED · rank 2``; a death is not called a hang, though others hang because of it."""
     who = ranges.name(each.rank for each in verdict.implicated)
-    parts = [_name(pb.Symptom, verdict.symptom), _name(pb.Cause, verdict.cause), who]
+    symptom = [] if verdict.cause == pb.PROCESS_DEAD else [_name(pb.Symptom, verdict.symptom)]
+    parts = [*symptom, _name(pb.Cause, verdict.cause), who]
     if verdict.state != pb.CONFIRMED:
         parts.append(_name(pb.State, verdict.state))
     return " · ".join(parts)
@@ -82,7 +85,7 @@ def _culprits(verdict: pb.Verdict) -> list[Row]:
     rows: list[Row] = []
     for each in verdict.implicated[:MAX_NAMED]:
         rows.append(("culprit" if not rows else "", _culprit(each)))
-        if each.reason:
+        if each.reason.split(";")[0] not in verdict.summary:
             rows.append(("", each.reason))
         rows += [("", line) for note in verdict.death_notes if note.rank == each.rank for line in _note(note)]
     rest = [each.rank for each in verdict.implicated[MAX_NAMED:]]

@@ -54,5 +54,5 @@ async def _supervise(options: RunOptions, journal: Journal, screen: Screen) -> i
 def _explain(options: RunOptions) -> str:
     """How to read more later. A private agent ends with the job, a file of verdicts stays."""
     if options.verdicts is not None:
-        return f"more: scoutd explain --file {shlex.quote(str(options.verdicts))} {{id}}"
-    return "" if options.stop else "more: scoutd explain {id}"
+        return f"scoutd explain --file {shlex.quote(str(options.verdicts))} {{id}}"
+    return "" if options.stop else "scoutd explain {id}"

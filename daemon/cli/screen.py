@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from scoutd.daemon.cli.words import sentence
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 
@@ -44,11 +45,10 @@ class Screen:
 
 def notice(verdict: pb.Verdict) -> str:
     """One line for a verdict that is not confirmed; empty for one that has only been opened."""
-    what = verdict.summary or pb.Cause.Name(verdict.cause)
     if verdict.state == pb.SUPPRESSED:
-        return f"no alarm: {what} ({verdict.suppressed_because})"
+        return f"no alarm: {sentence(verdict)}"
     if verdict.state == pb.OPEN and verdict.suppressed_because:
-        return f"waiting with an alarm: {what} ({verdict.suppressed_because})"
+        return f"alarm held back: {sentence(verdict)}"
     if verdict.state == pb.RESOLVED:
-        return f"resolved: {what} (verdict {verdict.id})"
+        return f"resolved: {sentence(verdict)} (verdict {verdict.id})"
     return ""

@@ -51,7 +51,8 @@ def _job(job: query.JobStatus) -> list[RenderableType]:
     ]
     facts += [f"run {job.run}"] if job.run else []
     facts += ["ended"] if job.ended else []
-    facts += [f"{job.suppressed} alarms suppressed"] if job.suppressed else []
+    alarms = "alarm" if job.suppressed == 1 else "alarms"
+    facts += [f"{job.suppressed} suppressed {alarms}"] if job.suppressed else []
     shown = sorted(sorted(job.ranks, key=lambda rank: -rank.silent_s)[:MAX_ROWS], key=lambda rank: rank.rank)
     table = _table("rank", "step", "phase", "operation", "silent", "pending", "process")
     for rank in shown:
@@ -96,14 +97,11 @@ def verdicts(response: query.ListVerdictsResponse) -> RenderableType:
     for verdict in response.verdicts:
         opened = words.moment(verdict.onset_at) or words.moment(verdict.opened_at)
         state = pb.State.Name(verdict.state)
-        what = verdict.summary or title(verdict)
-        if verdict.suppressed_because:
-            what += f" ({verdict.suppressed_because})"
         table.add_row(
             verdict.id,
             Text(state, style=STYLES.get(verdict.state, "")),
             words.clock(opened) if opened is not None else "",
-            what,
+            words.sentence(verdict),
         )
     return table
 

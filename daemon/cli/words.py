@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from scoutd.daemon.cli import ranges
+from scoutd.daemon.cli import launch, ranges
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 MAX_GROUPS: Final = 4
 """Groups of ranks with the same story that are told; beyond that, only who waits for whom is told."""
 
 LIBRARY: Final = re.compile(r"(/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<frozen |\.so(\.|$))")
+
+SHIM: Final = str(launch.PACKAGE / "shim") + "/"
 
 Story = tuple[tuple[int, ...], str]
 """Whom a rank waits for, and the reason given for its acquittal."""
@@ -30,6 +32,16 @@ ACTIONS: Final = {
     pb.DIAGNOSE_NETWORK: "Test the network between the nodes of this group. No rank is to blame.",
     pb.FIX_PROGRAM: "Fix the program: the same would happen after a restart.",
 }
+
+
+def sentence(verdict: pb.Verdict) -> str:
+    """The summary, and why the alarm is held back unless the summary says so already."""
+    what = (
+        verdict.summary
+        or f"{pb.Cause.Name(verdict.cause)} of {ranges.name(r.rank for r in verdict.implicated)}"
+    )
+    why = verdict.suppressed_because
+    return f"{what} ({why})" if why and why not in what else what
 
 
 def action(verdict: pb.Verdict) -> str:
@@ -67,6 +79,8 @@ def _grouped(stories: dict[int, Story]) -> list[tuple[Story, list[int]]]:
 
 def _acquitted(ranks: list[int], waits_for: tuple[int, ...], reason: str) -> str:
     who = ranges.name(ranks)
+    if len(ranks) > 1:
+        reason = re.sub(r"^makes ", "make ", reason)
     if not waits_for:
         return f"{who}: {reason or 'not involved'}"
     verb = "wait for" if len(ranks) > 1 else "waits for"
@@ -82,8 +96,13 @@ def stack_of(verdict: pb.Verdict, rank: int) -> pb.Stack | None:
 def own_frame(frames: Sequence[pb.Frame]) -> pb.Frame | None:
     """The innermost frame of the user's own code, else the innermost Python frame; None without frames."""
     python = [frame for frame in frames if not frame.native]
-    own = (frame for frame in python if not LIBRARY.search(frame.file))
+    own = (frame for frame in python if not _is_library(frame.file))
     return next(own, python[0] if python else frames[0] if frames else None)
+
+
+def _is_library(file: str) -> bool:
+    """The shim's own frames are none of the user's code either."""
+    return file.startswith(SHIM) or LIBRARY.search(file) is not None
 
 
 def place(frame: pb.Frame) -> str:

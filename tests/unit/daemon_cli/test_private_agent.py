@@ -48,20 +48,24 @@ def in_parallel(body: Callable[[], None]) -> threading.Thread:
 
 
 def test_the_agent_watches_and_leaves_nothing(place: Path, capfd: Capture) -> None:
-    flag, seen = place / "flag", []
+    flag = place / "flag"
+    seen: list[int] = []
+    said: list[str] = []
+
+    def listen() -> str:
+        said.append(capfd.readouterr().err)
+        return "".join(said)
 
     def look() -> None:
-        until(agent_pid)
+        until(lambda: "watching" in listen())
         seen.append(agent_pid())
         flag.touch()
 
     thread = in_parallel(look)
     assert run_app(["run", "--node", "node-x", "--", *wait_for(flag)]) == 0
     thread.join()
-    assert (
-        "scoutd: watching (node node-x, status: scoutd status, metrics: http://127.0.0.1:"
-        in capfd.readouterr().err
-    )
+    line = "scoutd: watching (node node-x, status: scoutd status, metrics: http://127.0.0.1:"
+    assert "".join(said).startswith(line)
     assert not psutil.pid_exists(seen[0])
     assert list(place.glob("run-*")) == []
 

@@ -66,7 +66,7 @@ def test_status_cuts_nothing(
     for part in (
         "agent 0.1.0 on node-a",
         "job run7-9f3a, generation 2, 4 of 4 ranks here, run aaaa",
-        "1 alarms suppressed",
+        "1 suppressed alarm",
         "rank 9, pid 77 is not observed: python -I ignores PYTHONPATH",
         "degraded: no permission for stacks",
         "0a1b2c3d4e5f HANG · RANK_STALLED · rank 2 · OPEN",

@@ -24,7 +24,7 @@ def flat(lines: list[str]) -> str:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_panel_tells_all_at_a_glance(width: int) -> None:
-    lines = draw(panel(hang(), "more: scoutd explain 0a1b2c3d4e5f"), width)
+    lines = draw(panel(hang(), "scoutd explain 0a1b2c3d4e5f"), width)
     text = flat(lines)
     assert all(len(line) == width for line in lines)
     assert len(lines) <= 16

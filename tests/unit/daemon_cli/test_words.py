@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from scoutd.daemon.cli import words
+from scoutd.daemon.cli import launch, words
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 from .verdicts import hang, mismatch
@@ -38,6 +38,16 @@ def test_a_stack_without_user_code_gives_its_innermost_python_frame() -> None:
     frame = words.own_frame(frames)
     assert frame is not None
     assert frame.function == "wait"
+
+
+def test_the_shims_frames_are_not_the_users() -> None:
+    frames = [
+        pb.Frame(function="wait", file=f"{launch.PACKAGE}/shim/works.py", line=100),
+        pb.Frame(function="main", file="/train/train.py", line=7),
+    ]
+    frame = words.own_frame(frames)
+    assert frame is not None
+    assert frame.function == "main"
 
 
 def test_a_path_below_the_working_directory_is_relative() -> None:
