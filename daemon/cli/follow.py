@@ -19,6 +19,7 @@ from scoutd.proto.v1 import query_pb2_grpc
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 RETRY_S: Final = 0.2
+STATUS_S: Final = 1.0
 OPTIONS: Final = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -51,6 +52,16 @@ class Agent:
             except grpc.aio.AioRpcError:
                 pass
             await asyncio.sleep(RETRY_S)
+
+    async def status(self) -> query.GetStatusResponse | None:
+        """The agent's status; None if it does not answer at once."""
+        try:
+            status: query.GetStatusResponse = await self._query.GetStatus(
+                query.GetStatusRequest(), timeout=STATUS_S
+            )
+        except grpc.aio.AioRpcError:
+            return None
+        return status
 
     async def conclude(self, timeout_s: float) -> Sequence[pb.Verdict] | None:
         """The run's final verdicts; None if the agent did not answer in time."""

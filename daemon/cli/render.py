@@ -29,6 +29,9 @@ MAX_STORIES: Final = 24
 MAX_LINES: Final = 8
 """Lines of evidence of one kind; all of it is in the JSON."""
 
+CALLERS: Final = 1
+"""Frames of the user's code shown above the innermost one: a loop in a small function says little alone."""
+
 Row = tuple[str, str]
 
 
@@ -109,9 +112,10 @@ def _doing(verdict: pb.Verdict) -> list[Row]:
         rows.append(("doing", " ".join(part for part in (phase, verdict.operation) if part)))
     for each in verdict.implicated[:1]:
         stack = words.stack_of(verdict, each.rank)
-        frame = words.own_frame(stack.frames) if stack is not None else None
-        if frame is not None:
-            rows.append(("code", words.place(frame)))
+        frames = words.own_frames(stack.frames) if stack is not None else []
+        if frames:
+            rows.append(("code", words.place(frames[0])))
+            rows += [("", f"called by {words.place(frame)}") for frame in frames[1 : 1 + CALLERS]]
         elif stack is not None and stack.refused:
             rows.append(("code", f"unknown, no stack: {stack.refused}"))
     return rows
@@ -139,6 +143,8 @@ def explanation(verdict: pb.Verdict) -> RenderableType:
         if body.row_count:
             parts += [Text(), Text(heading, style="bold"), body]
     for stack in verdict.stacks:
+        if not stack.frames and not stack.refused:
+            continue
         parts += [Text(), Text(f"Stack of rank {stack.rank}, innermost first", style="bold"), _stack(stack)]
     return Group(*parts)
 
@@ -186,13 +192,14 @@ def _deaths(verdict: pb.Verdict) -> list[Row]:
 
 
 def _stack(stack: pb.Stack) -> RenderableType:
+    """The innermost frame of the user's code is marked, other people's code is dim."""
     if not stack.frames:
-        return Text(f"  none: {stack.refused or 'not captured'}")
-    own = words.own_frame(stack.frames)
-    lines = Text()
+        return Text(f"  none: {stack.refused}")
+    frames = words.own_frames(stack.frames)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     for frame in stack.frames:
-        mark = "→ " if frame is own else "  "
-        style = "bold" if frame is own else "bright_black" if frame.native else ""
-        lines.append(f"{mark}{words.place(frame)}\n", style=style)
-    lines.rstrip()
-    return lines
+        style = "bold" if frame is frames[0] else "" if words.is_own(frame) else "bright_black"
+        grid.add_row("→" if frame is frames[0] else " ", Text(words.place(frame)), style=style)
+    return grid

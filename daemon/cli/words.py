@@ -15,6 +15,7 @@ from scoutd.proto.v1 import verdict_pb2 as pb
 MAX_GROUPS: Final = 4
 """Groups of ranks with the same story that are told; beyond that, only who waits for whom is told."""
 
+INSTALLED: Final = re.compile(r".*/(site|dist)-packages/")
 LIBRARY: Final = re.compile(r"(/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<frozen |\.so(\.|$))")
 
 SHIM: Final = str(launch.PACKAGE / "shim") + "/"
@@ -93,16 +94,16 @@ def stack_of(verdict: pb.Verdict, rank: int) -> pb.Stack | None:
     return next((stack for stack in verdict.stacks if stack.rank == rank), None)
 
 
-def own_frame(frames: Sequence[pb.Frame]) -> pb.Frame | None:
-    """The innermost frame of the user's own code, else the innermost Python frame; None without frames."""
+def own_frames(frames: Sequence[pb.Frame]) -> list[pb.Frame]:
+    """The frames of the user's own code, innermost first; without any, the innermost Python frame, else the
+    innermost one; empty without frames."""
     python = [frame for frame in frames if not frame.native]
-    own = (frame for frame in python if not _is_library(frame.file))
-    return next(own, python[0] if python else frames[0] if frames else None)
+    return [frame for frame in python if is_own(frame)] or python[:1] or list(frames[:1])
 
 
-def _is_library(file: str) -> bool:
+def is_own(frame: pb.Frame) -> bool:
     """The shim's own frames are none of the user's code either."""
-    return file.startswith(SHIM) or LIBRARY.search(file) is not None
+    return not (frame.native or frame.file.startswith(SHIM) or LIBRARY.search(frame.file))
 
 
 def place(frame: pb.Frame) -> str:
@@ -112,9 +113,11 @@ def place(frame: pb.Frame) -> str:
 
 
 def short_path(text: str) -> str:
-    """Paths below the working directory are shown relative to it, others whole."""
-    here = os.getcwd().rstrip("/") + "/"
-    return text.removeprefix(here)
+    """Files of installed packages begin with the package, those below the working directory are relative."""
+    package = INSTALLED.search(text)
+    if package is not None:
+        return text[package.end() :]
+    return text.removeprefix(os.getcwd().rstrip("/") + "/")
 
 
 def fingerprints(verdict: pb.Verdict) -> list[str]:

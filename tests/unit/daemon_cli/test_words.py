@@ -25,9 +25,8 @@ def test_too_many_stories_shrink_to_who_waits_for_whom() -> None:
 
 
 def test_the_own_frame_is_the_innermost_outside_libraries() -> None:
-    frame = words.own_frame(hang().stacks[0].frames)
-    assert frame is not None
-    assert words.place(frame) == "/train/model.py:88 in forward"
+    frames = words.own_frames(hang().stacks[0].frames)
+    assert [words.place(frame) for frame in frames] == ["/train/model.py:88 in forward"]
 
 
 def test_a_stack_without_user_code_gives_its_innermost_python_frame() -> None:
@@ -35,9 +34,7 @@ def test_a_stack_without_user_code_gives_its_innermost_python_frame() -> None:
         pb.Frame(function="poll", file="libc.so.6", native=True),
         pb.Frame(function="wait", file="/usr/lib/python3.11/threading.py", line=3),
     ]
-    frame = words.own_frame(frames)
-    assert frame is not None
-    assert frame.function == "wait"
+    assert [frame.function for frame in words.own_frames(frames)] == ["wait"]
 
 
 def test_the_shims_frames_are_not_the_users() -> None:
@@ -45,13 +42,16 @@ def test_the_shims_frames_are_not_the_users() -> None:
         pb.Frame(function="wait", file=f"{launch.PACKAGE}/shim/works.py", line=100),
         pb.Frame(function="main", file="/train/train.py", line=7),
     ]
-    frame = words.own_frame(frames)
-    assert frame is not None
-    assert frame.function == "main"
+    assert [frame.function for frame in words.own_frames(frames)] == ["main"]
 
 
 def test_a_path_below_the_working_directory_is_relative() -> None:
     assert words.short_path(f"{os.getcwd()}/src/train.py") == "src/train.py"
+    assert words.short_path("/data/train.py") == "/data/train.py"
+
+
+def test_a_path_of_a_package_begins_with_the_package() -> None:
+    assert words.short_path("/e/lib/python3.11/site-packages/torch/nn/x.py") == "torch/nn/x.py"
 
 
 def test_the_implicated_side_of_a_mismatch_comes_first() -> None:
