@@ -7,6 +7,7 @@ count from the beginning again. Everything happens relative to open directories,
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -46,14 +47,14 @@ def has_live_rank(place: Place) -> bool:
 
 
 def is_locked(name: str, dir_fd: int) -> bool:
-    """A writer holds the file's lock; a file that cannot be asked counts as locked."""
+    """A writer holds the file's lock; a file that cannot be asked counts as locked, a link never does."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(name, flags, dir_fd=dir_fd)
     except FileNotFoundError:
         return False
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno != errno.ELOOP
     try:
         return lock_holder(fd) is not None
     except OSError:

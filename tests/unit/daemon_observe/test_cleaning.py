@@ -45,6 +45,19 @@ def test_a_finished_run_leaves_nothing(world: World) -> None:
     assert observer.observe() == []
 
 
+def test_bad_files_go_with_their_generation(world: World, tmp_path: Path) -> None:
+    place = world.rank(0).path.parent
+    (tmp_path / "precious").touch()
+    (place / "rank-1").symlink_to(tmp_path / "precious")
+    (place / "rank-2").touch()
+    os.mkfifo(place / "rank-3")
+    observer = world.observer()
+    observer.observe()
+    observer.forget("train-ab12", 1)
+    assert not world.root.exists()
+    assert (tmp_path / "precious").exists()
+
+
 def test_a_live_rank_keeps_its_file(world: World, spawn: Spawn) -> None:
     world.rank(0)
     live = world.rank(1)

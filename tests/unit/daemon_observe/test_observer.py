@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
@@ -256,6 +257,37 @@ def test_a_torn_record_is_never_believed(world: World) -> None:
     assert coordinate is not None
     assert coordinate.step == 5
     assert observation.warnings == ()
+
+
+def test_corruption_is_never_evidence(world: World) -> None:
+    """Bytes flipped anywhere: no exception, and nothing is reported that was not written."""
+    dice = random.Random(7)
+    writer = world.rank(0)
+    writer.put(shm.GROUPS, GROUP)
+    for _ in range(2):
+        writer.put(shm.PROGRESS, COORDINATE)
+        writer.put(shm.CALLS, CALL)
+        writer.put(shm.COUNTERS, shm.Counters(7, 3, 2, 0))
+    whole = bytes(writer.view)
+    written = [at for at in range(shm.PREFIX.size, len(whole)) if whole[at]]
+    refused = 0
+    for _ in range(150):
+        writer.view[:] = whole
+        for _ in range(dice.choice((1, 40, 400))):
+            writer.view[dice.choice(written)] ^= 1 << dice.randrange(8)
+        observer = world.observer()
+        observations = observer.observe()
+        refused += not observations
+        for rank in (r for o in observations for r in o.report.ranks):
+            assert {(c.step, c.phase, c.operation) for c in rank.coordinates} <= {
+                (1, Phase.FORWARD, "layers.3 (Block)")
+            }
+            assert {(c.group, c.sequence, c.fingerprint.operation) for c in rank.calls} <= {
+                (7, 3, "all_reduce")
+            }
+            assert {(g.group, g.enqueued) for g in rank.groups} <= {(7, 3), (7, 0)}
+        observer.close()
+    assert 0 < refused < 150
 
 
 @pytest.mark.parametrize("text", ["[" * 4000, "{", "[1]", "null"])
