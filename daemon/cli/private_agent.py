@@ -46,13 +46,21 @@ class PrivateAgent:
         self.socket: Final = runtime.run_socket(tag)
         self._options = options
         self._say = say
-        self._folder = Path(tempfile.mkdtemp(prefix=f"scoutd-{tag}-"))
+        self._folder = Path(tempfile.gettempdir()) / f"scoutd-{tag}"
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> None:
-        """The first agent process runs, which does not mean that it is ready."""
+        """The first agent process runs, which does not mean that it is ready.
+
+        Raises:
+            OSError: it cannot be started.
+            ScoutdError: the runtime directory is not usable.
+        """
+        runtime.ensure_directory()
+        runtime.check_socket_path(self.socket)
+        self._folder.mkdir(mode=0o700)
         self._process = await self._spawn()
         self._keeper = asyncio.create_task(self._keep())
 
@@ -100,7 +108,7 @@ class PrivateAgent:
                 )
                 return
             await asyncio.sleep(min(FIRST_DELAY_S * 2 ** (failures - 1), LONGEST_DELAY_S))
-            self._say(f"the agent died ({_ending(code)}), starting it again; the job is not affected")
+            self._say(f"the agent died ({self._ending(code)}), starting it again; the job is not affected")
             self._process = await self._spawn()
 
     async def _spawn(self) -> asyncio.subprocess.Process:
@@ -114,6 +122,15 @@ class PrivateAgent:
                 env=_agent_environment(),
                 start_new_session=True,
             )
+
+    def _ending(self, code: int) -> str:
+        """How it died; the log's last line tells nothing about a signal."""
+        if code >= 0:
+            return f"exit code {code}: {self._last_words()}"
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
 
     def _last_words(self) -> str:
         """The last line of the agent's log, without the name in front that every line of ours has."""
@@ -145,7 +162,3 @@ def _agent_environment() -> dict[str, str]:
     environ = dict(os.environ)
     environ.pop("SCOUTD_RUN", None)
     return environ
-
-
-def _ending(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -58,19 +58,11 @@ def panel(verdict: pb.Verdict, footer: str = "") -> Panel:
 def title(verdict: pb.Verdict) -> str:
     """``HANG · RANK_STALLED · rank 2``; a death is not called a hang, though others hang because of it."""
     who = ranges.name(each.rank for each in verdict.implicated)
-    symptom = [] if verdict.cause == pb.PROCESS_DEAD else [_name(pb.Symptom, verdict.symptom)]
-    parts = [*symptom, _name(pb.Cause, verdict.cause), who]
+    symptom = [] if verdict.cause == pb.PROCESS_DEAD else [words.name(pb.Symptom, verdict.symptom)]
+    parts = [*symptom, words.name(pb.Cause, verdict.cause), who]
     if verdict.state != pb.CONFIRMED:
-        parts.append(_name(pb.State, verdict.state))
+        parts.append(words.name(pb.State, verdict.state))
     return " · ".join(parts)
-
-
-def _name(enum: object, value: int) -> str:
-    """The name of an enum's value; a number where the agent is newer than we are."""
-    try:
-        return str(enum.Name(value))  # type: ignore[attr-defined]
-    except ValueError:
-        return str(value)
 
 
 def _grid(rows: Iterable[Row]) -> Table:
@@ -108,7 +100,7 @@ def _note(note: pb.DeathNote) -> list[str]:
 def _doing(verdict: pb.Verdict) -> list[Row]:
     rows: list[Row] = []
     if verdict.phase != pb.PHASE_UNSPECIFIED or verdict.operation:
-        phase = "" if verdict.phase == pb.PHASE_UNSPECIFIED else _name(pb.Phase, verdict.phase)
+        phase = "" if verdict.phase == pb.PHASE_UNSPECIFIED else words.name(pb.Phase, verdict.phase)
         rows.append(("doing", " ".join(part for part in (phase, verdict.operation) if part)))
     for each in verdict.implicated[:1]:
         stack = words.stack_of(verdict, each.rank)
@@ -163,7 +155,7 @@ def _course(verdict: pb.Verdict) -> list[Row]:
     rows.append(("job", f"{verdict.job}, generation {verdict.generation}"))
     if verdict.peer_group:
         rows.append(
-            ("judged among", f"{ranges.name(verdict.peer_group)}: {_name(pb.Status, verdict.status)}")
+            ("judged among", f"{ranges.name(verdict.peer_group)}: {words.name(pb.Status, verdict.status)}")
         )
     return rows
 

@@ -74,13 +74,12 @@ class Supervisor:
         """None where the node's agent serves us, or where there can be no agent."""
         if not self.options.wants_private_agent and runtime.answers(runtime.node_socket()):
             return None
+        agent = PrivateAgent(self.tag, self.options, self._screen.say)
         try:
-            runtime.ensure_directory()
-            agent = PrivateAgent(self.tag, self.options, self._screen.say)
-            runtime.check_socket_path(agent.socket)
             await agent.start()
         except (OSError, ScoutdError) as error:
             self._screen.say(f"no agent, the job runs unobserved: {error}")
+            await agent.stop()
             return None
         return agent
 

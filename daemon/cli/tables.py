@@ -73,7 +73,7 @@ def _job(job: query.JobStatus) -> list[RenderableType]:
 
 
 def _rank(rank: query.RankStatus) -> list[str]:
-    phase = "" if rank.phase == pb.PHASE_UNSPECIFIED else pb.Phase.Name(rank.phase)
+    phase = "" if rank.phase == pb.PHASE_UNSPECIFIED else words.name(pb.Phase, rank.phase)
     return [
         str(rank.rank),
         str(rank.step),
@@ -96,7 +96,7 @@ def verdicts(response: query.ListVerdictsResponse) -> RenderableType:
     table = _table("verdict", "state", "since", "what")
     for verdict in response.verdicts:
         opened = words.moment(verdict.onset_at) or words.moment(verdict.opened_at)
-        state = pb.State.Name(verdict.state)
+        state = words.name(pb.State, verdict.state)
         table.add_row(
             verdict.id,
             Text(state, style=STYLES.get(verdict.state, "")),

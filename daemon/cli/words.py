@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from scoutd.daemon.cli import launch, ranges
 from scoutd.proto.v1 import verdict_pb2 as pb
@@ -35,11 +35,19 @@ ACTIONS: Final = {
 }
 
 
+def name(enum: Any, value: int) -> str:
+    """The name of an enum's value; a number where the agent is newer than we are."""
+    try:
+        return str(enum.Name(value))
+    except ValueError:
+        return str(value)
+
+
 def sentence(verdict: pb.Verdict) -> str:
     """The summary, and why the alarm is held back unless the summary says so already."""
     what = (
         verdict.summary
-        or f"{pb.Cause.Name(verdict.cause)} of {ranges.name(r.rank for r in verdict.implicated)}"
+        or f"{name(pb.Cause, verdict.cause)} of {ranges.name(r.rank for r in verdict.implicated)}"
     )
     why = verdict.suppressed_because
     return f"{what} ({why})" if why and why not in what else what
@@ -49,7 +57,7 @@ def action(verdict: pb.Verdict) -> str:
     """One sentence: what to do now."""
     nodes = ", ".join(sorted({each.node for each in verdict.implicated if each.node})) or "the node"
     devices = ", ".join(sorted({each.device for each in verdict.implicated if each.device})) or "its devices"
-    return ACTIONS[verdict.action].format(nodes=nodes, devices=devices)
+    return ACTIONS.get(verdict.action, ACTIONS[pb.ACTION_UNSPECIFIED]).format(nodes=nodes, devices=devices)
 
 
 def nobody(verdict: pb.Verdict) -> str:

@@ -68,6 +68,13 @@ def test_every_action_has_its_sentence(value: int) -> None:
     assert "{" not in sentence
 
 
+def test_a_newer_agents_words_are_shown_by_number() -> None:
+    verdict = pb.Verdict()
+    verdict.cause = verdict.action = 999  # type: ignore[assignment]
+    assert words.sentence(verdict) == "999 of nobody"
+    assert words.action(verdict) == "No action was decided."
+
+
 def test_replacing_names_the_node() -> None:
     assert "node-a" in words.action(hang(action=pb.REPLACE_NODE))
 
