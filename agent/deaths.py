@@ -87,9 +87,17 @@ def death_of(report: RankReport) -> Death | None:
     if not gone and (note is None or note.kind in CANCELLED):
         return None
     at = _inside(report)
-    age = note.age_ns if note is not None else process.gone_age_ns or 0
+    age = note.age_ns if note is not None else _gone_age(report)
     kind = _kind(report, note, at)
     return Death(report.rank, kind, age, describe(report, note), note, at)
+
+
+def _gone_age(report: RankReport) -> int:
+    """Age of the exit; of one that nobody saw, the age of the last sign of life, which cannot be later."""
+    if report.process.gone_age_ns is not None:
+        return report.process.gone_age_ns
+    signs = [report.silent_ns, *([] if report.heartbeat_age_ns is None else [report.heartbeat_age_ns])]
+    return min(signs)
 
 
 def primaries(found: list[Death]) -> list[Death]:

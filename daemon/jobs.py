@@ -28,6 +28,7 @@ class Job:
         self.core = core
         self.observation = observation
         self.observed_ns = now_ns
+        self.began_ns = now_ns
         self.gone_since_ns: int | None = None
         self.sampling = False
         self.concluded = False

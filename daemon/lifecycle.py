@@ -143,6 +143,7 @@ class Agent:
         reporter = Reporter(ledger, self._watchers, self._metrics, self._hook, stamps)
         self._loop = Loop(observer, lambda: Core(self.config.settings()), reporter, self._notifier,
                           monotonic_ns, config.observe)
+        self._loop.eager = bool(self.invocation.run)
         view = View(
             node=self.node, version=self._version, started_ns=self._started_ns, stamps=stamps,
             clock=monotonic_ns, stall_timeout_s=lambda: self.config.stall.timeout_s,

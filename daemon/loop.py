@@ -28,6 +28,8 @@ from scoutd.daemon.seams import CorePort, ObservationPort, ObserverPort
 
 FAST_INTERVAL_S: Final = 0.1
 FAST_AFTER_EXIT_S: Final = 2.0
+YOUNG_NS: Final = 10 * NS_PER_S
+"""A job this young is looked at often: its ranks are still arriving, and may die before they are known."""
 CONCLUDE_WAIT_S: Final = 1.0
 """How long ``conclude`` waits for the last processes: a launcher's children die within 0.1 s of it."""
 
@@ -44,6 +46,8 @@ class Loop:
         self.observer: Final = observer
         self.make_core = make_core
         self.observe = observe
+        self.eager = False
+        """Look often until the first job is found: a private agent is started together with its job."""
         self.rounds = 0
         self._reporter: Final = reporter
         self._notifier: Final = notifier
@@ -114,6 +118,7 @@ class Loop:
     def _admit(self, name: str, observation: ObservationPort, now_ns: int) -> None:
         job = self.jobs.get(name)
         if job is None:
+            self.eager = False
             job = self.jobs[name] = Job(observation, self.make_core(), now_ns)
             logger().info("job observed", job=name, generation=observation.generation, run=observation.run,
                           world_size=observation.report.world_size)
@@ -186,7 +191,8 @@ class Loop:
 
     def _interval_s(self) -> float:
         now = self._clock()
-        hurry = now < self._fast_until_ns or any(job.suspicious(now) for job in self.jobs.values())
+        young = self.eager or any(now - job.began_ns < YOUNG_NS for job in self.jobs.values())
+        hurry = young or now < self._fast_until_ns or any(job.suspicious(now) for job in self.jobs.values())
         return min(FAST_INTERVAL_S, self.observe.interval_s) if hurry else self.observe.interval_s
 
     async def _rest(self, duration_s: float) -> None:

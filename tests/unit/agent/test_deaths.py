@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scoutd.agent.evidence import CallState, Phase
+from scoutd.agent.evidence import CallState, Phase, ProcessStatus, ProcessView
 from scoutd.agent.verdict import Action, Cause, Scope, State, Status
-from tests.unit.agent.job import Job, cleared, confirmed, implicated
+from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
 
 LOST = ("RuntimeError", "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
 
@@ -174,3 +174,13 @@ def test_a_healthy_end_has_no_verdict() -> None:
     for rank in job.ranks:
         job.dies(rank, ago=rank / 2, code=0)
     assert job.run(5) + job.conclude() == []
+
+
+def test_a_death_that_nobody_saw_is_dated_by_the_last_sign_of_life() -> None:
+    """The rank was gone before the agent looked first: no status, no time; the others followed it."""
+    job = Job(4)
+    job.change(1, process=ProcessView(ProcessStatus.GONE), heartbeat_age_ns=ns(1.4), silent_ns=ns(1.6))
+    for rank in (0, 2, 3):
+        job.dies(rank, ago=1.1, signal=9)
+    (verdict,) = confirmed(job.run(0.5))
+    assert implicated(verdict) == [1]
