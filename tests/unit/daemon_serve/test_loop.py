@@ -244,6 +244,8 @@ def test_pace_is_fast_while_suspicious_and_calm_again_when_long_gone() -> None:
     def scenario() -> None:
         rig = Rig(observation())
         rig.loop.round()
+        assert rig.loop._interval_s() == 0.1, "a young job is looked at often"
+        rig.clock.advance(11)
         assert rig.loop._interval_s() == 0.25
         rig.cores[0].suspicious = True
         assert rig.loop._interval_s() == 0.1
