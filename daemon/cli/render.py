@@ -100,8 +100,7 @@ def _note(note: pb.DeathNote) -> list[str]:
 def _doing(verdict: pb.Verdict) -> list[Row]:
     rows: list[Row] = []
     if verdict.phase != pb.PHASE_UNSPECIFIED or verdict.operation:
-        phase = "" if verdict.phase == pb.PHASE_UNSPECIFIED else words.name(pb.Phase, verdict.phase)
-        rows.append(("doing", " ".join(part for part in (phase, verdict.operation) if part)))
+        rows.append(("doing", words.doing(verdict.phase, verdict.operation)))
     for each in verdict.implicated[:1]:
         stack = words.stack_of(verdict, each.rank)
         frames = words.own_frames(stack.frames) if stack is not None else []

@@ -60,6 +60,14 @@ def action(verdict: pb.Verdict) -> str:
     return ACTIONS.get(verdict.action, ACTIONS[pb.ACTION_UNSPECIFIED]).format(nodes=nodes, devices=devices)
 
 
+def doing(phase: int, operation: str) -> str:
+    """``FORWARD blocks.2 (Block)``; outside every boundary a rank is in the script's own code."""
+    if phase == pb.BETWEEN:
+        return f"the script's own code, {operation}".rstrip(", ")
+    known = "" if phase == pb.PHASE_UNSPECIFIED else name(pb.Phase, phase)
+    return f"{known} {operation}".strip()
+
+
 def nobody(verdict: pb.Verdict) -> str:
     """Why no rank is named."""
     if verdict.status == pb.INCONCLUSIVE:

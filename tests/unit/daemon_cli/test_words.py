@@ -75,6 +75,19 @@ def test_a_newer_agents_words_are_shown_by_number() -> None:
     assert words.action(verdict) == "No action was decided."
 
 
+@pytest.mark.parametrize(
+    ("phase", "operation", "text"),
+    [
+        (pb.FORWARD, "blocks.2 (Block)", "FORWARD blocks.2 (Block)"),
+        (pb.BETWEEN, "after all_reduce", "the script's own code, after all_reduce"),
+        (pb.BETWEEN, "", "the script's own code"),
+        (pb.PHASE_UNSPECIFIED, "barrier", "barrier"),
+    ],
+)
+def test_what_a_rank_does(phase: int, operation: str, text: str) -> None:
+    assert words.doing(phase, operation) == text
+
+
 def test_replacing_names_the_node() -> None:
     assert "node-a" in words.action(hang(action=pb.REPLACE_NODE))
 
