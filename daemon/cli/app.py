@@ -1,7 +1,8 @@
 """Commands and their options; each hands over to the file that does the work.
 
 Exit codes: 0 done, 2 the request or the agent's address is wrong, 3 a confirmed verdict ended the job
-(``run --on-verdict stop``), else those of the command that ran.
+(``run --on-verdict stop``), else those of the command that ran. What a command needs is imported by it: the
+command under ``run`` should not wait for gRPC.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Annotated
 
 import typer
 
-from scoutd.daemon.cli import read
 from scoutd.daemon.errors import ScoutdError
 
 app = typer.Typer(
@@ -126,12 +126,16 @@ def agent() -> None:
 @app.command()
 def status(job: Job = "", address: Address = None, json: Json = False) -> None:
     """What every rank is doing now."""
+    from scoutd.daemon.cli import read
+
     read.status(address, job, json)
 
 
 @app.command()
 def watch(job: Job = "", address: Address = None, json: Json = False) -> None:
     """Show every verdict as it changes, until interrupted or the agent ends."""
+    from scoutd.daemon.cli import read
+
     read.watch(address, job, json)
 
 
@@ -148,6 +152,8 @@ def verdicts(
     json: Json = False,
 ) -> None:
     """List what was decided so far."""
+    from scoutd.daemon.cli import read
+
     read.verdicts(address, job, suppressed, file, json)
 
 
@@ -161,12 +167,16 @@ def explain(
     json: Json = False,
 ) -> None:
     """Show one verdict with everything it rests on."""
+    from scoutd.daemon.cli import read
+
     read.explain(address, id_, file, json)
 
 
 @app.command()
 def topology(job: Job = "", address: Address = None, json: Json = False) -> None:
     """Show where the ranks are and which process groups they form."""
+    from scoutd.daemon.cli import read
+
     read.topology(address, job, json)
 
 

@@ -54,6 +54,7 @@ class Client:
     """Calls to one agent. Raises NoAgent where it does not answer."""
 
     def __init__(self, address: str | None) -> None:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log is nothing for people
         self.target: Final = find(address)
         self._channel = grpc.insecure_channel(self.target, options=OPTIONS)
         self._stub: Any = query_pb2_grpc.QueryStub(self._channel)  # type: ignore[no-untyped-call]

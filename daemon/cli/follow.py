@@ -8,6 +8,7 @@ call at the end.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ class Agent:
     """A connection to the agent behind a socket; made once, reconnecting by itself."""
 
     def __init__(self, socket: Path, run: str) -> None:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log is nothing for people
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
         self._run = run
         self._query: Any = query_pb2_grpc.QueryStub(self._channel)  # type: ignore[no-untyped-call]

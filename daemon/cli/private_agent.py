@@ -144,7 +144,7 @@ class PrivateAgent:
 
 def agent_command(tag: str, socket: Path, options: RunOptions, folder: Path) -> list[str]:
     """The agent's command line; paths are absolute because it runs elsewhere."""
-    command = [sys.executable, "-m", "scoutd.daemon.cli.tether", str(os.getpid())]
+    command = [sys.executable, "-m", "scoutd.daemon.cli.tether", str(os.getpid()), str(folder)]
     command += ["--run", tag, "--socket", str(socket)]
     command += ["--port", str(options.port or 0), "--http-port", str(options.http_port or 0)]
     command += ["--state-dir", str((options.state_dir or folder / "state").absolute())]

@@ -1,17 +1,18 @@
-"""``python -m scoutd.daemon.cli.tether PARENT …``: the agent, tied to the life of the ``scoutd run`` that
-starts it.
+"""``python -m scoutd.daemon.cli.tether PARENT FOLDER …``: the agent, tied to the ``scoutd run`` above it.
 
 A supervisor that is killed cannot stop its agent, so the kernel does it: SIGTERM when the parent dies
 (PR_SET_PDEATHSIG). It is set here, in the agent's own process, because code between fork and exec would run
-under the locks of gRPC's threads.
+under the locks of gRPC's threads. Such an agent also removes the folder that its supervisor made for it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from scoutd.daemon.__main__ import main
@@ -19,11 +20,15 @@ from scoutd.daemon.__main__ import main
 PR_SET_PDEATHSIG: Final = 1
 
 
-def tie(parent: int) -> bool:
-    """True if SIGTERM will come when ``parent`` dies; False if it is dead already."""
+def tethered(parent: int, folder: str, arguments: Sequence[str]) -> int:
+    """The agent has run; nothing of it is left if ``parent`` died first."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    return os.getppid() == parent
+    try:
+        return main(arguments) if os.getppid() == parent else 0
+    finally:
+        if os.getppid() != parent:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[2:]) if tie(int(sys.argv[1])) else 0)
+    sys.exit(tethered(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -123,19 +123,23 @@ def test_an_unusable_runtime_directory_leaves_the_job_unobserved(
 
 def test_the_agent_dies_with_a_supervisor_that_is_killed(place: Path) -> None:
     command = [sys.executable, "-c", "from scoutd.daemon.cli import main; main()", "run", "--", "sleep", "60"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as supervisor:
+    temporary = place / "tmp"
+    temporary.mkdir()
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environ) as supervisor:
         until(agent_pid)
         agent = psutil.Process(agent_pid())
         child = next(each for each in psutil.Process(supervisor.pid).children() if each.pid != agent.pid)
         supervisor.kill()
     until(lambda: not is_alive(agent))
+    assert list(temporary.iterdir()) == []
     child.kill()
 
 
 def test_paths_are_absolute_because_the_agent_runs_elsewhere(place: Path) -> None:
     options = RunOptions(("x",), config=Path("a.toml"), state_dir=Path("state"), stall_timeout_s=5.0)
     command = agent_command("tag", place / "s.sock", options, place)
-    flags = dict(zip(command[4::2], command[5::2], strict=True))
+    flags = dict(zip(command[5::2], command[6::2], strict=True))
     assert flags["--config"] == f"{os.getcwd()}/a.toml"
     assert flags["--state-dir"] == f"{os.getcwd()}/state"
     assert (flags["--stall-timeout"], flags["--port"], flags["--http-port"]) == ("5", "0", "0")
