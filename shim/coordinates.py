@@ -31,7 +31,6 @@ _TEXT: Final = 96
 _LENGTH: Final = PROGRESS.codec.struct.size
 _PACK: Final = PROGRESS.codec.struct.pack
 _HEAD: Final = HEAD.pack
-_STRIDE: Final = PROGRESS.copy_bytes
 _crc: Final = zlib.crc32
 _now: Final = time.monotonic_ns
 
@@ -54,15 +53,21 @@ def encode(operation: str) -> bytes:
     return encode_text(operation, _TEXT)
 
 
+def _place(slot: int, copy: int) -> tuple[slice, int]:
+    """Where a copy of a slot keeps its sealed payload, and which word is its sequence."""
+    at = PROGRESS.position(max(slot, 0), copy)
+    return slice(at + 8, at + 16 + _LENGTH), at >> 3
+
+
 class Writer:
     """One thread's slot and stack. ``busy``: inside a published call, calls below it are its own."""
 
-    __slots__ = ("_free", "base", "busy", "sequence", "slot", "stack", "thread")
+    __slots__ = ("_free", "busy", "places", "sequence", "slot", "stack", "thread")
 
     def __init__(self, slot: int, free: deque[tuple[int, int]], sequence: int) -> None:
         self.thread = threading.get_native_id()
         self.slot = slot
-        self.base = PROGRESS.offset + max(slot, 0) * PROGRESS.copies * _STRIDE
+        self.places = _place(slot, 0), _place(slot, 1)
         self.sequence = sequence
         self.stack: list[Entry] = []
         self.busy = False
@@ -112,10 +117,10 @@ class Coordinates:
         self.last_ordinal = ordinal = next(self._ordinal)
         writer.sequence = sequence = writer.sequence + 1
         payload = _PACK(writer.thread, now, self.step, ordinal, phase, waiting, operation)
-        at = writer.base + (sequence & 1) * _STRIDE
+        where, word = writer.places[sequence & 1]
         file = self.file
-        file.view[at + 8 : at + 16 + _LENGTH] = _HEAD(_crc(payload, sequence & 0xFFFFFFFF), _LENGTH) + payload
-        file.words[at >> 3] = sequence
+        file.view[where] = _HEAD(_crc(payload, sequence), _LENGTH) + payload  # crc32 takes 32 bits of it
+        file.words[word] = sequence
         if not ordinal & SAMPLE_MASK:
             self.cost_ns += (_now() - now) * (SAMPLE_MASK + 1)
 
@@ -147,9 +152,6 @@ class Coordinates:
     def leave_hooked(self, writer: Writer, operation: bytes) -> None:
         """The newest boundary with this operation is over; nothing happens if there is none."""
         stack = writer.stack
-        if stack and stack[-1][1] is operation:
-            self._publish_enclosing(writer, stack.pop())
-            return
         for depth in range(len(stack) - 1, -1, -1):
             if stack[depth][1] is operation:
                 left = stack[depth]

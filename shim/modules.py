@@ -1,19 +1,24 @@
 """Forward and backward through the model's root and its repeated blocks.
 
 A root's pre-hook publishes FORWARD (or EVAL), a block's pre-hook names the block ("layers.3 (Block)"),
-its post-hook returns to the enclosing coordinate and leaves a hook on the autograd node that made the
-output: when the backward pass reaches that node, this block's backward is about to begin. Hooks on nodes,
-never module backward hooks: those break in-place operations on the output. A forward that runs inside a
-backward pass (activation checkpointing) keeps phase BACKWARD.
+its post-hook returns to the enclosing coordinate and leaves a tensor hook on the autograd node that made
+the output: when the backward pass reaches that node, this block's backward is about to begin. Never module
+backward hooks: those break in-place operations on the output. ``Tensor.register_hook`` makes two Python
+objects per call; its last step, ``_register_hook_dict``, takes a dictionary that can be made once, so each
+block owns an *anchor* tensor that carries it (1.3 µs saved per block). A forward that runs inside a backward
+pass (activation checkpointing) keeps phase BACKWARD.
 
-Hooks are objects, not closures, because they live in the module's own tables: a deep copy of the module
-shares them, and a pickled module stores in their place a method of ``torch.nn.Identity`` that accepts any
-arguments and returns None, so that it loads where scoutd is not installed.
+Hooks live in the module's own tables, so they are copied and pickled with it. They are bound methods: a deep
+copy of the module shares them (``Hook.__deepcopy__``), and a pickle keeps a bound method as the pickle of its
+object and the function's name. The object pickles as ``torch.nn.Identity()`` and every hook function is named
+``__init__``: what is loaded, also where scoutd is not installed, is a method of Identity that accepts any
+arguments and returns None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
@@ -26,10 +31,13 @@ from scoutd.shim.intercept import Undo
 
 _graph_task: Final = torch._C._current_graph_task_id
 _grad_enabled: Final = torch.is_grad_enabled
+_Tensor: Final = torch.Tensor
 NO_TASK: Final = -1
 FORWARD: Final = int(Phase.FORWARD)
 BACKWARD: Final = int(Phase.BACKWARD)
 EVAL: Final = int(Phase.EVAL)
+INHERITED: Final = (FORWARD, EVAL, BACKWARD)
+"""Phases that a block takes over from what encloses it."""
 
 MAX_BLOCKS: Final = 512
 MAX_OUTPUTS: Final = 4
@@ -39,103 +47,111 @@ _WRAPPERS: Final = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoi
 
 
 class Hook:
-    """What all hooks share. Never compared, copied or pickled by content."""
+    """What the hooks of one module share. ``anchor`` is None where backward is not announced."""
 
-    __slots__ = ("coordinates", "guard", "operation", "part")
+    __slots__ = ("anchor", "coordinates", "guard", "operation", "part")
 
     def __init__(self, coordinates: Coordinates, guard: Guard, part: Part, operation: bytes) -> None:
         self.coordinates = coordinates
         self.guard = guard
         self.part = part
         self.operation = operation
+        self.anchor: torch.Tensor | None = None
 
     def __deepcopy__(self, memo: Any) -> Hook:
         return self
 
-    def __copy__(self) -> Hook:
-        return self
-
     def __reduce__(self) -> Any:
-        return getattr, (torch.nn.Identity(), "__init__")
+        return torch.nn.Identity, ()
+
+    def bind(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function as a hook that copies and pickles harmlessly."""
+        function.__name__ = "__init__"
+        return types.MethodType(function, self)
 
 
-class RootEnter(Hook):
-    __slots__ = ()
+def enter_root(hook: Hook, module: torch.nn.Module, args: Any) -> None:
+    if is_compiling() or not hook.part.on:
+        return
+    try:
+        coordinates = hook.coordinates
+        writer = coordinates.writer
+        if writer.stack:
+            coordinates.drop_repeated(writer, hook.operation)
+        coordinates.enter_hooked(writer, _outermost_phase(module), hook.operation)
+    except FAULT as error:
+        hook.guard.failed(hook.part, error)
 
-    def __call__(self, module: torch.nn.Module, args: Any) -> None:
-        if is_compiling() or not self.part.on:
-            return
+
+def enter_block(hook: Hook, module: torch.nn.Module, args: Any) -> None:
+    if is_compiling() or not hook.part.on:
+        return
+    try:
+        coordinates = hook.coordinates
         try:
-            coordinates = self.coordinates
+            writer = coordinates.local.writer
+        except AttributeError:
             writer = coordinates.writer
-            if writer.stack:
-                coordinates.drop_repeated(writer, self.operation)
-            if _graph_task() != NO_TASK:
-                phase = BACKWARD
-            else:
-                phase = FORWARD if module.training and _grad_enabled() else EVAL
-            coordinates.enter_hooked(writer, phase, self.operation)
-        except FAULT as error:
-            self.guard.failed(self.part, error)
+        stack = writer.stack
+        if stack:
+            phase = stack[-1][0]
+            if phase not in INHERITED:
+                phase = FORWARD
+        else:
+            phase = _outermost_phase(module)
+        operation = hook.operation
+        stack.append((phase, operation, 0, True))
+        coordinates.publish(writer, phase, operation, 0)
+    except FAULT as error:
+        hook.guard.failed(hook.part, error)
 
 
-class BlockEnter(Hook):
-    __slots__ = ()
-
-    def __call__(self, module: torch.nn.Module, args: Any) -> None:
-        if is_compiling() or not self.part.on:
-            return
+def leave(hook: Hook, module: torch.nn.Module, args: Any, output: Any) -> None:
+    """The post-hook of roots and blocks."""
+    if is_compiling() or not hook.part.on:
+        return
+    try:
+        if hook.anchor is not None:
+            node = output.grad_fn if type(output) is _Tensor else _node_of(output)
+            if node is not None:
+                node._register_hook_dict(hook.anchor)
+        coordinates = hook.coordinates
         try:
-            coordinates = self.coordinates
-            writer = getattr(coordinates.local, "writer", None) or coordinates.writer
-            if _graph_task() != NO_TASK:
-                phase = BACKWARD
-            elif writer.stack:
-                phase = EVAL if writer.stack[-1][0] == EVAL else FORWARD
-            else:
-                phase = FORWARD if module.training else EVAL
-            coordinates.enter_hooked(writer, phase, self.operation)
-        except FAULT as error:
-            self.guard.failed(self.part, error)
-
-
-class Leave(Hook):
-    """The post-hook of roots and blocks. Only innermost blocks announce their backward: an outer module
-    often returns what its last block returned, and both would hook the same node."""
-
-    __slots__ = ("backward",)
-
-    def __init__(
-        self, coordinates: Coordinates, guard: Guard, part: Part, operation: bytes, innermost: bool
-    ) -> None:
-        super().__init__(coordinates, guard, part, operation)
-        self.backward = Backward(coordinates, guard, part, operation) if innermost else None
-
-    def __call__(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-        if is_compiling() or not self.part.on:
+            writer = coordinates.local.writer
+        except AttributeError:  # hooked in the middle of this very call
             return
-        try:
-            if self.backward is not None and _grad_enabled():
-                node = output.grad_fn if type(output) is torch.Tensor else _node_of(output)
-                if node is not None:
-                    node.register_prehook(self.backward)
-            coordinates = self.coordinates
-            writer = getattr(coordinates.local, "writer", None) or coordinates.writer
-            coordinates.leave_hooked(writer, self.operation)
-        except FAULT as error:
-            self.guard.failed(self.part, error)
+        stack = writer.stack
+        if len(stack) > 1 and stack[-1][1] is hook.operation:  # the common case, without a detour
+            stack.pop()
+            phase, enclosing, waiting, _ = stack[-1]
+            coordinates.publish(writer, phase, enclosing, waiting)
+        else:
+            coordinates.leave_hooked(writer, hook.operation)
+    except FAULT as error:
+        hook.guard.failed(hook.part, error)
 
 
-class Backward(Hook):
-    __slots__ = ()
+def enter_backward(hook: Hook, grad: Any) -> None:
+    if is_compiling() or not hook.part.on:
+        return
+    try:
+        hook.coordinates.replace(BACKWARD, hook.operation)
+    except FAULT as error:
+        hook.guard.failed(hook.part, error)
 
-    def __call__(self, grads: Any) -> None:
-        if is_compiling() or not self.part.on:
-            return
-        try:
-            self.coordinates.replace(BACKWARD, self.operation)
-        except FAULT as error:
-            self.guard.failed(self.part, error)
+
+def _outermost_phase(module: torch.nn.Module) -> int:
+    """The phase of a forward that no other encloses. Inside a backward pass it recomputes activations."""
+    if _graph_task() != NO_TASK:
+        return BACKWARD
+    return FORWARD if module.training and _grad_enabled() else EVAL
+
+
+def _anchor(hook: Hook) -> torch.Tensor:
+    """A tensor that carries the dictionary of backward hooks; nothing is ever computed from it."""
+    anchor = torch.empty(0, requires_grad=True)
+    anchor._backward_hooks = {0: hook.bind(enter_backward)}
+    return anchor
 
 
 def _node_of(output: Any) -> Any:
@@ -210,15 +226,16 @@ def watch_root(root: torch.nn.Module, coordinates: Coordinates, guard: Guard, un
     part = guard.part("modules")
     blocks = list(blocks_of(root))
     outer = {id(module) for _, module in blocks if _contains(module, blocks)}
-    operation = encode(class_name(root))
-    undo.add(root.register_forward_pre_hook(RootEnter(coordinates, guard, part, operation)).remove)
-    leave = Leave(coordinates, guard, part, operation, innermost=not blocks)
-    undo.add(root.register_forward_hook(leave).remove)
+    hook = Hook(coordinates, guard, part, encode(class_name(root)))
+    hook.anchor = None if blocks else _anchor(hook)
+    undo.add(root.register_forward_pre_hook(hook.bind(enter_root)).remove)
+    undo.add(root.register_forward_hook(hook.bind(leave)).remove)
     for path, module in blocks:
-        operation = encode(block_name(clean_path(path), module))
-        undo.add(module.register_forward_pre_hook(BlockEnter(coordinates, guard, part, operation)).remove)
-        leave = Leave(coordinates, guard, part, operation, innermost=id(module) not in outer)
-        undo.add(module.register_forward_hook(leave).remove)
+        hook = Hook(coordinates, guard, part, encode(block_name(clean_path(path), module)))
+        # An outer module often returns what its last block returned: both would hook the same node.
+        hook.anchor = None if id(module) in outer else _anchor(hook)
+        undo.add(module.register_forward_pre_hook(hook.bind(enter_block)).remove)
+        undo.add(module.register_forward_hook(hook.bind(leave)).remove)
     return len(blocks)
 
 

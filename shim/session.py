@@ -165,7 +165,7 @@ def _number(text: str | None, otherwise: int) -> int:
 
 def _device() -> str:
     """The accelerator in use, "cpu" where none was initialised (asking must not initialise one)."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return f"cuda:{torch.cuda.current_device()}"
     return "cpu"
 

@@ -22,19 +22,18 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from scoutd.proto.shm import Phase
 from scoutd.shim.calls import Calls
 from scoutd.shim.collectives import Publication
 from scoutd.shim.coordinates import Coordinates, encode
 from scoutd.shim.groups import Groups
 from scoutd.shim.guard import Guard
 from scoutd.shim.intercept import Undo
-from scoutd.shim.modules import watch_root
+from scoutd.shim.modules import FORWARD, watch_root
 from scoutd.shim.shmfile import ShmFile
 from scoutd.shim.signatures import COLLECTIVES
 from scoutd.shim.works import Works
 
-ROUNDS = 201
+ROUNDS = 301
 LIMITS = {"coordinate_us": 2.0, "hook_us": 5.0, "collective_us_8": 10.0, "collective_us_1024": 10.0,
           "collective_us_8192": 10.0}
 
@@ -54,7 +53,7 @@ def median_us(action: Callable[[], object], repeat: int = 50) -> float:
 def coordinate_us(coordinates: Coordinates) -> float:
     writer = coordinates.writer
     operation = encode("layers.3 (Block)")
-    return median_us(lambda: coordinates.publish(writer, Phase.FORWARD, operation, 0))
+    return median_us(lambda: coordinates.publish(writer, FORWARD, operation, 0))
 
 
 class Block(torch.nn.Module):
@@ -74,7 +73,7 @@ def hook_us(coordinates: Coordinates) -> float:
     """Bare and hooked calls are timed in turn, so that a change of the machine's pace hits both."""
     bare, hooked = Net(), Net()
     watch_root(hooked, coordinates, Guard(), Undo())
-    coordinates.enter_hooked(coordinates.writer, Phase.FORWARD, encode("Net"))
+    coordinates.enter_hooked(coordinates.writer, FORWARD, encode("Net"))
     x = torch.ones(4, requires_grad=True)
     differences = []
     for _ in range(ROUNDS):
