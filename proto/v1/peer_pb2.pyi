@@ -1,0 +1,124 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Sealed(_message.Message):
+    __slots__ = ("header", "body", "mac")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    MAC_FIELD_NUMBER: _ClassVar[int]
+    header: bytes
+    body: bytes
+    mac: bytes
+    def __init__(self, header: _Optional[bytes] = ..., body: _Optional[bytes] = ..., mac: _Optional[bytes] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("protocol", "job", "generation", "node", "session", "counter")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    job: str
+    generation: int
+    node: str
+    session: bytes
+    counter: int
+    def __init__(self, protocol: _Optional[int] = ..., job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., session: _Optional[bytes] = ..., counter: _Optional[int] = ...) -> None: ...
+
+class Greeting(_message.Message):
+    __slots__ = ("challenge",)
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    challenge: bytes
+    def __init__(self, challenge: _Optional[bytes] = ...) -> None: ...
+
+class Mark(_message.Message):
+    __slots__ = ("node", "address", "incarnation", "version", "beat", "held")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    incarnation: int
+    version: int
+    beat: int
+    held: int
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., beat: _Optional[int] = ..., held: _Optional[int] = ...) -> None: ...
+
+class Blob(_message.Message):
+    __slots__ = ("mark", "data", "age_ns")
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    AGE_NS_FIELD_NUMBER: _ClassVar[int]
+    mark: Mark
+    data: bytes
+    age_ns: int
+    def __init__(self, mark: _Optional[_Union[Mark, _Mapping]] = ..., data: _Optional[bytes] = ..., age_ns: _Optional[int] = ...) -> None: ...
+
+class ProbeRequest(_message.Message):
+    __slots__ = ("marks", "alarmed")
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    alarmed: bool
+    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., alarmed: bool = ...) -> None: ...
+
+class ProbeResponse(_message.Message):
+    __slots__ = ("marks", "alarmed")
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    alarmed: bool
+    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., alarmed: bool = ...) -> None: ...
+
+class RelayRequest(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class RelayResponse(_message.Message):
+    __slots__ = ("reached", "marks")
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    reached: bool
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, reached: bool = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+
+class SyncRequest(_message.Message):
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+
+class SyncResponse(_message.Message):
+    __slots__ = ("blobs", "wanted", "marks")
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    wanted: _containers.RepeatedScalarFieldContainer[str]
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+
+class PushRequest(_message.Message):
+    __slots__ = ("blobs",)
+    BLOBS_FIELD_NUMBER: _ClassVar[int]
+    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    def __init__(self, blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+
+class PushResponse(_message.Message):
+    __slots__ = ("taken",)
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    taken: int
+    def __init__(self, taken: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,111 @@
+"""Reports and messages survive the wire; garbage is a ValueError and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scoutd.agent import messages as m
+from scoutd.agent.evidence import NodeReport
+from scoutd.daemon.peer import messagecodec, reportcodec
+from scoutd.proto.v1 import evidence_pb2, peer_pb2
+from tests.unit.agent.job import Job
+from tests.unit.daemon_peer import reports
+
+
+def healthy(ranks: int) -> NodeReport:
+    return NodeReport("job", 1, "node", 1, 1, ranks, tuple(Job(ranks).ranks.values()))
+
+
+REPLY_OF = {m.ProbeReply: "Probe", m.RelayReply: "Relay", m.SyncReply: "Sync", m.PushReply: "Push"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports.reports)
+def test_a_report_survives(report: NodeReport) -> None:
+    assert reportcodec.decode_report(reportcodec.encode_report(report)) == report
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports.requests)
+def test_a_request_survives(request: m.Request) -> None:
+    kind = messagecodec.kind_of(request)
+    assert messagecodec.decode_request(kind, messagecodec.encode(request)) == request
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports.replies)
+def test_a_reply_survives(reply: m.Reply) -> None:
+    assert messagecodec.decode_reply(REPLY_OF[type(reply)], messagecodec.encode(reply)) == reply
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=200), reports.reports, st.data())
+def test_mutated_bytes_are_a_report_or_a_value_error(
+    noise: bytes, report: NodeReport, data: st.DataObject
+) -> None:
+    whole = reportcodec.encode_report(report)
+    at = data.draw(st.integers(0, len(whole)))
+    for mutated in (noise, whole[:at], whole[:at] + noise + whole[at:], whole[:at] + noise):
+        try:
+            found = reportcodec.decode_report(mutated)
+        except ValueError:
+            continue
+        assert isinstance(found, NodeReport)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(messagecodec.KINDS.values())), st.binary(max_size=120))
+def test_noise_is_a_message_or_a_value_error(kind: str, noise: bytes) -> None:
+    for decode in (messagecodec.decode_request, messagecodec.decode_reply):
+        try:
+            decode(kind, noise)
+        except ValueError:
+            continue
+
+
+def test_an_index_outside_its_table_is_refused() -> None:
+    whole = evidence_pb2.NodeEvidence.FromString(reportcodec.encode_report(healthy(2)))
+    whole.ranks[0].device = len(whole.texts)
+    with pytest.raises(ValueError, match="index"):
+        reportcodec.decode_report(whole.SerializeToString())
+
+
+def test_a_group_of_the_whole_world_and_more_is_refused() -> None:
+    whole = evidence_pb2.NodeEvidence.FromString(reportcodec.encode_report(healthy(2)))
+    whole.groups[0].runs[:] = [0, 1, 1 << 31]
+    with pytest.raises(ValueError, match="members"):
+        reportcodec.decode_report(whole.SerializeToString())
+
+
+def test_groups_and_texts_stand_once_for_all_ranks() -> None:
+    small, large = (len(reportcodec.encode_report(healthy(size))) for size in (1, 16))
+    whole = evidence_pb2.NodeEvidence.FromString(reportcodec.encode_report(healthy(16)))
+    assert len(whole.groups) == 1
+    assert len(set(whole.texts)) == len(whole.texts)
+    assert large < 16 * small / 2
+
+
+def test_a_body_is_bounded_and_what_does_not_fit_is_left_out() -> None:
+    mark = m.Mark("n", "a:1", 1, 1, 1, 1)
+    blobs = tuple(m.Blob(mark, bytes(300_000), 0) for _ in range(20))
+    body = messagecodec.encode(m.Push(blobs))
+    assert len(body) <= messagecodec.MAX_BODY_BYTES
+    taken = messagecodec.decode_request("Push", body)
+    assert isinstance(taken, m.Push)
+    assert 0 < len(taken.blobs) < 20
+
+
+def test_a_body_or_report_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        messagecodec.decode_request("Sync", bytes(messagecodec.MAX_BODY_BYTES + 1))
+    with pytest.raises(ValueError, match="bytes"):
+        reportcodec.decode_report(bytes(reportcodec.MAX_REPORT_BYTES + 1))
+
+
+@pytest.mark.parametrize("node", ["", "x" * 200, "a\nb"])
+def test_names_are_checked(node: str) -> None:
+    body = peer_pb2.SyncRequest(marks=[peer_pb2.Mark(node=node)]).SerializeToString()
+    with pytest.raises(ValueError, match="a node"):
+        messagecodec.decode_request("Sync", body)
