@@ -136,11 +136,11 @@ def stalled_finding(
     """RANK_STALLED: these ranks are waited for and wait for nobody."""
     report = snapshot.ranks[roots[0]]
     gone = not snapshot.alive(roots[0])
-    what = f"is in {where(report)} and does not go on"
+    what = f"{'has not moved in' if hold else 'is stuck in'} {where(report)}"
     if snapshot.heartbeat_silent(roots[0]):
-        what += ", its interpreter lock is held (heartbeat silent, process alive)"
+        what += ", with the interpreter lock held (heartbeat silent, process alive)"
     if gone:
-        what = f"was in {where(report)} and did not go on, until it was ended"
+        what = f"was stuck in {where(report)} until it was ended"
     return Finding(
         cause=Cause.RANK_STALLED,
         status=Status.ATTRIBUTED,

@@ -130,7 +130,7 @@ def _alone(snapshot: Snapshot, rank: int, settings: Settings) -> list[Finding]:
             cause=Cause.RANK_STALLED,
             status=Status.INCONCLUSIVE,
             scope=Scope.RANK,
-            summary=f"rank {rank}, alone in its job, is in {where(report)} and does not go on",
+            summary=f"rank {rank}, alone in its job, {'is stuck' if alarm else 'has not moved'} in {where(report)}",
             action=Action.RESTART_IN_PLACE if alarm else Action.OBSERVE,
             anchor=f"alone at {report.coordinate.ordinal if report.coordinate else 0}",
             onset_age_ns=snapshot.silence_ns(rank),

@@ -21,6 +21,7 @@ from scoutd.daemon.cli.run import Outcome, run_command
 from scoutd.daemon.errors import LocalError
 
 SCRIPT: Final = launch.PACKAGE / "examples" / "char_transformer.py"
+LAUNCHER: Final = launch.PACKAGE / "examples" / "launch.py"
 STALL_TIMEOUT_S: Final = 5.0
 STEPS_AFTER: Final = 40
 """Steps the job would still make after the fault."""
@@ -56,6 +57,7 @@ def demo(asked: Demo) -> int:
     story = STORIES[asked.fault].format(rank=asked.rank)
     say(f"training a character transformer on {asked.ranks} CPU ranks; at step {asked.step} {story}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("LOGLEVEL", "ERROR")
     outcome = run_command(
         RunOptions(
             command=_command(asked), stop=True, stall_timeout_s=STALL_TIMEOUT_S, verdicts=asked.verdicts
@@ -100,7 +102,7 @@ def _check(asked: Demo) -> None:
 
 
 def _command(asked: Demo) -> tuple[str, ...]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher = [sys.executable, str(LAUNCHER), "--standalone"]
     script = [f"--nproc-per-node={asked.ranks}", str(SCRIPT), f"--steps={asked.step + STEPS_AFTER}"]
     fault = [f"--fault={asked.fault}", f"--fault-rank={asked.rank}", f"--fault-step={asked.step}"]
     return (*launcher, *script, *fault)

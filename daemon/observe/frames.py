@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from scoutd.agent.evidence import Frame
+from scoutd.proto import shm
 
 MAX_FRAMES: Final = 40
 MAX_NAME: Final = 200
@@ -37,6 +39,9 @@ TRANSPARENT: Final = (
     "/torch/_dynamo/external_utils.py",
 )
 SHIM: Final = re.compile(r"(^|/)(scoutd/)?shim/[^/]+\.py$")
+SHIM_FOLDER: Final = str(Path(shm.__file__).parent.parent / "shim") + "/"
+"""Where this build's shim lives, in a checkout and in site-packages alike."""
+
 DISTRIBUTED_FILE: Final = "/torch/distributed/distributed_c10d.py"
 DISTRIBUTED_CALL: Final = re.compile(
     r"^(all_reduce|broadcast|reduce|all_gather|gather|scatter|reduce_scatter|all_to_all)"
@@ -62,8 +67,9 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 
 def frames_of(thread: dict[str, Any]) -> tuple[Frame, ...]:
-    """Innermost first, bounded in number and length."""
-    return tuple(_frame(raw) for raw in thread.get("frames", ())[:MAX_FRAMES])
+    """Innermost first, bounded in number and length; without the shim's own frames."""
+    frames = (_frame(raw) for raw in thread.get("frames", ())[: 2 * MAX_FRAMES])
+    return tuple(f for f in frames if not f.file.startswith(SHIM_FOLDER))[:MAX_FRAMES]
 
 
 def shape_of(thread: dict[str, Any]) -> int:

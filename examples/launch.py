@@ -1,0 +1,12 @@
+"""torchrun for the demo: the same launcher, which ends without a traceback when it is told to end."""
+
+import sys
+
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.run import main
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SignalException as told:
+        sys.exit(128 + told.sigval)
