@@ -124,13 +124,14 @@ def _alone(snapshot: Snapshot, rank: int, settings: Settings) -> list[Finding]:
     limit = limit_ns(report, settings)
     held = "a job of one rank: nothing to compare with"
     stretched = int(limit * settings.busy_factor)
+    how = "is stuck" if snapshot.silence_ns(rank) >= stretched else "has not moved"
     alarm = snapshot.silence_ns(rank) >= stretched and not busy_reason(report.activity, settings)
     return [
         Finding(
             cause=Cause.RANK_STALLED,
             status=Status.INCONCLUSIVE,
             scope=Scope.RANK,
-            summary=f"rank {rank}, alone in its job, {'is stuck' if alarm else 'has not moved'} in {where(report)}",
+            summary=f"rank {rank}, alone in its job, {how} in {where(report)}",
             action=Action.RESTART_IN_PLACE if alarm else Action.OBSERVE,
             anchor=f"alone at {report.coordinate.ordinal if report.coordinate else 0}",
             onset_age_ns=snapshot.silence_ns(rank),
