@@ -94,14 +94,12 @@ def fsdp2(found: dict[str, Any]) -> None:
 
 
 def compiled_ddp(found: dict[str, Any]) -> None:
-    import torch._dynamo
     from torch._dynamo.testing import CompileCounter
 
     counter = CompileCounter()
     model = torch.compile(DistributedDataParallel(Net()), backend=counter)
     train(model, found)
     found["graphs"] = counter.frame_count
-    found["breaks"] = dict(torch._dynamo.utils.counters["graph_break"])
 
 
 def compiled_full(found: dict[str, Any]) -> None:
