@@ -30,7 +30,7 @@ class Party:
 
     def __init__(self, settings: Settings, exchange: Exchange, encode: Encode, decode: Decode) -> None:
         self.core: Final = Core(settings)
-        self.exchange: Final = exchange
+        self.exchange = exchange
         self.garbled = 0
         self._settings = settings
         self._encode: Final = encode
@@ -50,6 +50,14 @@ class Party:
     def apply(self, settings: Settings) -> None:
         self._settings = settings
         self.core.apply(settings)
+
+    def renew(self, exchange: Exchange) -> None:
+        """The job began a new generation: what was exchanged before it is no evidence any more. The core
+        notices by itself, from this node's own reports."""
+        self.exchange = exchange
+        self._published = None
+        self._sharing = False
+        self._decoded.clear()
 
     def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
         """This node's own report. It is published when it has to be and says something new."""

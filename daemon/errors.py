@@ -16,3 +16,15 @@ class ConfigError(ScoutdError):
 
 class LocalError(ScoutdError):
     """This host refuses something: a port in use, a directory that cannot be written."""
+
+
+class PeerError(ScoutdError):
+    """Another agent did not answer as it should. It never ends a round: the exchange hears of a failure.
+
+    ``reason`` is one word for the metrics: timeout, unreachable, address, busy, refused, session, self, name,
+    forged, malformed.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
