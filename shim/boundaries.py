@@ -41,8 +41,14 @@ class Boundaries:
         self.undo: Final = undo
         self.watch: Final = watch
 
-    def bracket(self, part_name: str, phase: int, operation: str, waiting: int = 0,
-                before: Callable[[], None] | None = None) -> Wrap:
+    def bracket(
+        self,
+        part_name: str,
+        phase: int,
+        operation: str,
+        waiting: int = 0,
+        before: Callable[[], None] | None = None,
+    ) -> Wrap:
         """A wrap whose calls stand between entering and leaving this coordinate."""
         part = self.guard.part(part_name)
         encoded = encode(operation)

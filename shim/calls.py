@@ -141,10 +141,23 @@ class Calls:
         slot = call.slot
         kind, fingerprint, numel, text, _ = call.template
         self._sequences[slot] = sequence = self._sequences[slot] + 1
-        payload = _pack(
-            call.group, call.sequence, call.entered_ns, left_ns, fingerprint, numel,
-            call.thread, state, waiting, kind, call.peer, call.tag,
-        ) + text
+        payload = (
+            _pack(
+                call.group,
+                call.sequence,
+                call.entered_ns,
+                left_ns,
+                fingerprint,
+                numel,
+                call.thread,
+                state,
+                waiting,
+                kind,
+                call.peer,
+                call.tag,
+            )
+            + text
+        )
         at = _AT + (slot * 2 + (sequence & 1)) * _COPY
         file = self._file
         file.view[at + 8 : at + 16 + _LENGTH] = _seal(_crc(payload, sequence & 0xFFFFFFFF), _LENGTH) + payload

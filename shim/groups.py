@@ -64,8 +64,22 @@ class GroupState:
     """
 
     __slots__ = (
-        "_counter", "backend", "calls", "counts_p2p", "group", "has_counter", "highest", "name",
-        "object_id", "p2p", "rank_of", "retired", "sequence", "size", "slot", "templates",
+        "_counter",
+        "backend",
+        "calls",
+        "counts_p2p",
+        "group",
+        "has_counter",
+        "highest",
+        "name",
+        "object_id",
+        "p2p",
+        "rank_of",
+        "retired",
+        "sequence",
+        "size",
+        "slot",
+        "templates",
     )
 
     def __init__(self, pg: Any, name: str, ranks: list[int], slot: int, backend: str) -> None:

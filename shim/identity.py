@@ -111,9 +111,7 @@ def join_locally(user_folder: Path, rank: int) -> Identity:
 class Agreement:
     """Finds the identity without ever blocking the trainer; ``found`` is called once, with it."""
 
-    def __init__(
-        self, store: Any, rank: int, user_folder: Path, found: Callable[[Identity], None]
-    ) -> None:
+    def __init__(self, store: Any, rank: int, user_folder: Path, found: Callable[[Identity], None]) -> None:
         self._store: Final = None if store is None else c10d.PrefixStore("scoutd/", store)
         self._rank: Final = rank
         self._user_folder: Final = user_folder

@@ -240,7 +240,7 @@ def watch_root(root: torch.nn.Module, coordinates: Coordinates, guard: Guard, un
 
 
 def block_name(path: str, module: torch.nn.Module) -> str:
-    """"layers.3 (Block)"; the class alone for the module inside a wrapper."""
+    """ "layers.3 (Block)"; the class alone for the module inside a wrapper."""
     name = class_name(module)
     return f"{path} ({name})" if path and path not in ("module", "_orig_mod") else name
 

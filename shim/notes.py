@@ -39,12 +39,19 @@ def describe(
     """The note for an exception: its type, first line and places."""
     message = (str(error).strip().splitlines() or [""])[0] if error is not None else ""
     innermost, user = _locations(trace)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else (
-        f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else (f"{kind.__module__}.{kind.__qualname__}")
     )
     return shm.Note(
-        at_ns=time.monotonic_ns(), thread=threading.get_native_id(), source=source, kind=name,
-        message=message, location=innermost, user_location=user,
+        at_ns=time.monotonic_ns(),
+        thread=threading.get_native_id(),
+        source=source,
+        kind=name,
+        message=message,
+        location=innermost,
+        user_location=user,
     )
 
 
@@ -86,9 +93,7 @@ class DeathNotes:
         part = self._guard.part("notes")
         before, threads_before = sys.excepthook, threading.excepthook
 
-        def hook(
-            kind: type[BaseException], error: BaseException, trace: TracebackType | None
-        ) -> Any:
+        def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
             if part.on:
                 self.fatal = True
                 self._guard.run(

@@ -110,14 +110,16 @@ class Publisher:
 
     def _publish_entries(self, entries: list[recorder.Entry], dumped_ns: int) -> None:
         states = {state.name: state for state in self._groups.all()}
-        for name, retired in recorder.retired_by_group(entries).items():
-            if name in states:
-                self._groups.set_retired(states[name], retired)
+        # An offset can only be too small (P2P calls that went past the public functions): correct it first.
         for entry in entries:
             state = states.get(entry.group_name)
-            if state is not None and state.counts_p2p:
+            if state is not None and state.counts_p2p and entry.sequence + entry.offset <= state.raw():
                 state.p2p = max(state.p2p, entry.offset)
-        unfinished = [e for e in entries if not e.retired and e.group_name in states]
+        enqueued = {name: state.enqueued() for name, state in states.items()}
+        entries = recorder.of_living_groups(entries, enqueued)
+        for name, retired in recorder.retired_by_group(entries).items():
+            self._groups.set_retired(states[name], retired)
+        unfinished = [entry for entry in entries if not entry.retired]
         self._pending = len(unfinished)
         for slot, entry in enumerate(unfinished[: shm.PENDING.slots]):
             record = shm.Pending(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -44,16 +44,26 @@ _NAMES: Final = {
     "ALLREDUCE": "all_reduce",
 }
 _DTYPES: Final = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32",
-    "Long": "int64", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
-    "ComplexFloat": "complex64", "ComplexDouble": "complex128",
-    "Float8_e4m3fn": "float8_e4m3fn", "Float8_e5m2": "float8_e5m2",
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Int": "int32",
+    "Long": "int64",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+    "Float8_e4m3fn": "float8_e4m3fn",
+    "Float8_e5m2": "float8_e5m2",
 }
 
 
 class Entry(NamedTuple):
     """One collective of the ring. ``offset``: P2P calls of this rank counted in the group's own counter
-    when it was enqueued."""
+    when it was enqueued. ``incarnation`` tells a destroyed group from a later one of the same name."""
 
     group_name: str
     sequence: int
@@ -64,6 +74,7 @@ class Entry(NamedTuple):
     shape: str
     numel: int
     offset: int
+    incarnation: int = 0
 
 
 def canonical_operation(profiling_name: str) -> str:
@@ -121,6 +132,7 @@ def _entry(raw: dict[str, Any], now_wall_ns: int) -> Entry | None:
         shape="[" + ", ".join(map(str, sizes[0][:8])) + "]" if sizes else "",
         numel=numel,
         offset=max(0, int(raw.get("op_id") or 0) - sequence),
+        incarnation=int(raw.get("pg_id") or 0),
     )
 
 
@@ -129,6 +141,24 @@ def _product(sizes: Iterable[int]) -> int:
     for size in sizes:
         total *= size
     return total
+
+
+def of_living_groups(entries: Iterable[Entry], enqueued: Mapping[str, int]) -> list[Entry]:
+    """Entries of the groups that exist, given how far this rank has come in each: the ring outlives a
+    destroyed group, and names are used again."""
+    kept = [entry for entry in entries if entry.group_name in enqueued]
+    newest: dict[str, int] = {}
+    furthest: dict[tuple[str, int], int] = {}
+    for entry in kept:
+        key = entry.group_name, entry.incarnation
+        newest[entry.group_name] = max(newest.get(entry.group_name, 0), entry.incarnation)
+        furthest[key] = max(furthest.get(key, 0), entry.sequence)
+    return [
+        entry
+        for entry in kept
+        if entry.incarnation == newest[entry.group_name]
+        and furthest[entry.group_name, entry.incarnation] <= enqueued[entry.group_name]
+    ]
 
 
 def retired_by_group(entries: Iterable[Entry]) -> dict[str, int]:

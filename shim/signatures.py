@@ -145,5 +145,5 @@ def dtype_name(dtype: Any) -> str:
 
 
 def shape_text(shape: Any) -> str:
-    """"[2, 3]"; of more than 8 dimensions the first 8."""
+    """ "[2, 3]"; of more than 8 dimensions the first 8."""
     return "[" + ", ".join(str(size) for size in shape[:8]) + "]"

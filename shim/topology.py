@@ -16,8 +16,19 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 _AXES: Final = (
-    ("replicate", "d"), ("shard", "s"), ("fsdp", "s"), ("tp", "t"), ("tensor", "t"), ("pp", "p"),
-    ("pipe", "p"), ("cp", "c"), ("context", "c"), ("ep", "e"), ("expert", "e"), ("dp", "d"), ("data", "d"),
+    ("replicate", "d"),
+    ("shard", "s"),
+    ("fsdp", "s"),
+    ("tp", "t"),
+    ("tensor", "t"),
+    ("pp", "p"),
+    ("pipe", "p"),
+    ("cp", "c"),
+    ("context", "c"),
+    ("ep", "e"),
+    ("expert", "e"),
+    ("dp", "d"),
+    ("data", "d"),
 )
 
 

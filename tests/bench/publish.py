@@ -34,8 +34,13 @@ from scoutd.shim.signatures import COLLECTIVES
 from scoutd.shim.works import Works
 
 ROUNDS = 301
-LIMITS = {"coordinate_us": 2.0, "hook_us": 5.0, "collective_us_8": 10.0, "collective_us_1024": 10.0,
-          "collective_us_8192": 10.0}
+LIMITS = {
+    "coordinate_us": 2.0,
+    "hook_us": 5.0,
+    "collective_us_8": 10.0,
+    "collective_us_1024": 10.0,
+    "collective_us_8192": 10.0,
+}
 
 
 def median_us(action: Callable[[], object], repeat: int = 50) -> float:

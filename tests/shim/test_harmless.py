@@ -16,8 +16,16 @@ import pytest
 
 HERE = Path(__file__).parent
 INJECT = HERE.parents[1] / "shim" / "inject"
-CASES = ("ddp", "ddp-checkpoint", "ddp-reentrant", "ddp-scaler", "fsdp2", "compiled-ddp", "compiled-full",
-         "compiled-collective")
+CASES = (
+    "ddp",
+    "ddp-checkpoint",
+    "ddp-reentrant",
+    "ddp-scaler",
+    "fsdp2",
+    "compiled-ddp",
+    "compiled-full",
+    "compiled-collective",
+)
 WORLD = 2
 
 
@@ -32,7 +40,10 @@ def run(folder: Path, shim: bool) -> list[dict[str, Any]]:
     ranks = [
         subprocess.Popen(
             [*command, str(rank), str(WORLD), str(folder / "store"), str(folder / str(rank))],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for rank in range(WORLD)
     ]

@@ -33,8 +33,13 @@ def environment(folder: Path, *paths: Path) -> dict[str, str]:
 def python(folder: Path, *args: object, paths: tuple[Path, ...] = ()) -> str:
     """Output of a Python process below the injection, which must succeed."""
     done = subprocess.run(
-        [sys.executable, *map(str, args)], env=environment(folder, *paths), cwd=folder, check=False,
-        capture_output=True, text=True, timeout=120,
+        [sys.executable, *map(str, args)],
+        env=environment(folder, *paths),
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -92,9 +97,7 @@ def test_a_python_without_scoutd_loads_the_shim_from_beside_the_injection(tmp_pa
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'scoutd': raise ImportError(name)\n"
         "sys.meta_path.insert(0, No())\n"
-        "import torch.distributed as dist\n"
-        + alone(tmp_path)
-        + "import scoutd.shim\n"
+        "import torch.distributed as dist\n" + alone(tmp_path) + "import scoutd.shim\n"
         "print(scoutd.shim.status()['attached'], scoutd.shim.__file__)\n"
         "dist.destroy_process_group()\n"
     )
@@ -106,16 +109,18 @@ def test_a_python_without_scoutd_loads_the_shim_from_beside_the_injection(tmp_pa
 def test_the_module_runner_passes_arguments_and_arms(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys, torch.distributed as dist\n"
-        + alone(tmp_path)
-        + "import scoutd.shim\n"
+        "import sys, torch.distributed as dist\n" + alone(tmp_path) + "import scoutd.shim\n"
         "print(__name__, sys.argv[1:], scoutd.shim.status()['attached'])\n"
     )
     found = {**environment(tmp_path)}
     del found["PYTHONPATH"]
     done = subprocess.run(
-        [sys.executable, "-m", "scoutd.shim", str(script), "--lr", "3"], env=found, check=True,
-        capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "scoutd.shim", str(script), "--lr", "3"],
+        env=found,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stdout.strip() == "__main__ ['--lr', '3'] True"
 
@@ -129,7 +134,11 @@ def test_an_exception_leaves_the_file_with_its_note(tmp_path: Path) -> None:
         "fail()\n"
     )
     done = subprocess.run(
-        [sys.executable, str(script)], env=environment(tmp_path), check=False, capture_output=True, text=True,
+        [sys.executable, str(script)],
+        env=environment(tmp_path),
+        check=False,
+        capture_output=True,
+        text=True,
         timeout=60,
     )
     assert done.returncode == 1
@@ -150,9 +159,7 @@ def test_a_full_filesystem_gives_a_trainer_without_shim_and_a_reason(tmp_path: P
     if mounted.returncode:
         pytest.skip("mounting is not permitted here")
     code = (
-        "import torch, torch.distributed as dist\n"
-        + alone(tmp_path)
-        + "dist.all_reduce(torch.ones(2))\n"
+        "import torch, torch.distributed as dist\n" + alone(tmp_path) + "dist.all_reduce(torch.ones(2))\n"
         "import scoutd.shim\n"
         "print(scoutd.shim.status())\n"
     )

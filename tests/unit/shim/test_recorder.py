@@ -11,9 +11,16 @@ from scoutd.shim import recorder
 def entry(sequence: int, retired: bool, **more: Any) -> dict[str, Any]:
     """As torch 2.13 dumps it for Gloo."""
     return {
-        "collective_seq_id": sequence, "op_id": sequence, "retired": retired, "is_p2p": False,
-        "process_group": ("0", "default_pg"), "profiling_name": "gloo:all_reduce",
-        "input_sizes": [[2, 3]], "input_dtypes": ["Float"], "time_created_ns": 900, **more,
+        "collective_seq_id": sequence,
+        "op_id": sequence,
+        "retired": retired,
+        "is_p2p": False,
+        "process_group": ("0", "default_pg"),
+        "profiling_name": "gloo:all_reduce",
+        "input_sizes": [[2, 3]],
+        "input_dtypes": ["Float"],
+        "time_created_ns": 900,
+        **more,
     }
 
 
@@ -48,6 +55,13 @@ def test_a_barrier_has_no_elements() -> None:
 
 def test_inputs_that_differ_by_nature_are_not_compared() -> None:
     assert parse(entry(1, True, profiling_name="gloo:scatter"))[0].numel == UNKNOWN_U64
+
+
+def test_entries_of_a_destroyed_group_do_not_speak_for_its_namesake() -> None:
+    old, new = entry(7, True, pg_id=0), entry(2, False, pg_id=1)
+    assert [e.sequence for e in recorder.of_living_groups(parse(old, new), {"0": 2})] == [2]
+    assert recorder.of_living_groups(parse(old), {"0": 0}) == [], "the new one has not begun"
+    assert recorder.of_living_groups(parse(old), {}) == []
 
 
 def test_p2p_and_malformed_entries_are_left_out() -> None:
