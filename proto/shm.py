@@ -19,7 +19,8 @@ CALLS      64      2      320        one public collective, P2P or store call, p
 HISTORY    128x16  1      64         per process group: fingerprint of one recent collective
 NOTES      4       2      768        a death note: an exception that ended a thread or the process
 TOPOLOGY   1       2      4096       parallel coordinates and mesh, as JSON text
-COMMAND    1       2      128        written by the agent: who observes, and when it last looked
+COMMAND    1       2      128        written by the agent: who observes, when it last looked, its address
+DISCOVERY  1       2      1088       how the job's agents find and recognise each other
 ========== ======= ====== ========== ===============================================================
 
 A copy is ``sequence:u64 checksum:u32 length:u32 payload``, padded to a multiple of 64 bytes.
@@ -44,7 +45,7 @@ from enum import IntEnum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 MAGIC: Final = b"SCOUTSHM"
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
 ROOT: Final = "/dev/shm/scoutd"
 UNKNOWN_U64: Final = (1 << 64) - 1
 """A counter whose value the writer does not know."""
@@ -249,9 +250,20 @@ class Topology(NamedTuple):
 
 
 class Command(NamedTuple):
+    """``address``: host:port at which other nodes' agents reach the observer, empty while they cannot."""
+
     observer_pid: int
     observed_ns: int
     interval_ns: int
+    address: str = ""
+
+
+class Discovery(NamedTuple):
+    """``seeds``: addresses of some of the job's agents, comma-separated, empty while none is known.
+    ``key``: the job's key, 64 hexadecimal digits, empty while it is not known."""
+
+    seeds: str
+    key: str
 
 
 Record = TypeVar("Record")
@@ -374,11 +386,12 @@ CALLS = _section("CALLS", GROUPS.end, 64, 2, 320,
 HISTORY = _section("HISTORY", CALLS.end, 128 * HISTORY_DEPTH, 1, 64, Codec("QQQ", History))
 NOTES = _section("NOTES", HISTORY.end, 4, 2, 768, Codec("QQH64s256s192s192s", Note))
 TOPOLOGY = _section("TOPOLOGY", NOTES.end, 1, 2, 4096, Codec("4064s", Topology))
-COMMAND = _section("COMMAND", TOPOLOGY.end, 1, 2, 128, Codec("QQQ", Command))
+COMMAND = _section("COMMAND", TOPOLOGY.end, 1, 2, 128, Codec("QQQ64s", Command))
+DISCOVERY = _section("DISCOVERY", COMMAND.end, 1, 2, 1088, Codec("960s64s", Discovery))
 
 SECTIONS: Final = (HEADER, HEARTBEAT, PROGRESS, RECORDER, PENDING, COUNTERS, GROUPS, CALLS, HISTORY,
-                   NOTES, TOPOLOGY, COMMAND)
-FILE_SIZE: Final = COMMAND.end
+                   NOTES, TOPOLOGY, COMMAND, DISCOVERY)
+FILE_SIZE: Final = DISCOVERY.end
 
 
 class Words(Protocol):

@@ -38,6 +38,7 @@ from scoutd.shim.identity import Agreement, Identity, launcher_id
 from scoutd.shim.intercept import Undo
 from scoutd.shim.notes import DeathNotes
 from scoutd.shim.publisher import Publisher
+from scoutd.shim.rendezvous import Rendezvous
 from scoutd.shim.shmfile import ShmFile, root_folder, start_ticks
 
 
@@ -60,6 +61,9 @@ class Session:
         self.discovery: Final = Discovery(self.coordinates, self.guard, self.undo, self.describe)
         self.publisher: Final = Publisher(self.file, self.coordinates, self.groups, self.works, self.guard)
         self.agreement: Final = Agreement(_default_store(), self.rank, self.file.user_folder, self.identify)
+        self.rendezvous: Final = Rendezvous(
+            _default_store(), self.rank, self.world_size, lambda: self.file.observer_address, self.tell
+        )
         self._given: Final = coordinates
         self._identity = Identity("", 0)
         self._attached_ns: Final = time.monotonic_ns()
@@ -101,6 +105,11 @@ class Session:
         self._identity = identity
         self._write_header()
         self.file.settle(identity.job, identity.generation, self.rank)
+        self.guard.run("rendezvous", lambda: self.rendezvous.begin(identity), None)
+
+    def tell(self, found: shm.Discovery) -> None:
+        """The agent can read how to find those of other nodes."""
+        self.file.publish(shm.DISCOVERY, 0, found)
 
     def describe(self, root: torch.nn.Module | None) -> None:
         """TOPOLOGY says what is known of the parallel layout."""
@@ -111,6 +120,7 @@ class Session:
         """Nothing of the shim is left in this process; with ``remove`` the file is gone too."""
         self.publisher.stop()
         self.agreement.stop()
+        self.rendezvous.stop()
         self.guard.silence()
         self.watch.forget()
         self.undo.run()
@@ -132,6 +142,7 @@ class Session:
             self.coordinates.enter(shm.Phase.EXITING, encode("interpreter exit"))
         self.publisher.stop()
         self.agreement.stop()
+        self.rendezvous.stop()
         if not self.notes.fatal and not self.file.observed:
             self.file.remove()
 

@@ -107,10 +107,19 @@ class ShmFile:
     @property
     def observed(self) -> bool:
         """Whether an agent has looked at this file within the observer limit."""
+        command = self._command()
+        return command is not None and time.monotonic_ns() - command.observed_ns < OBSERVER_LIMIT_NS
+
+    @property
+    def observer_address(self) -> str:
+        """Where other nodes' agents reach the one that observes this file; empty if they cannot."""
+        command = self._command()
+        return command.address if command is not None else ""
+
+    def _command(self) -> shm.Command | None:
         size = shm.COMMAND.size
         raw = bytes(self.view[shm.COMMAND.offset : shm.COMMAND.offset + size])
-        command = shm.read(raw, shm.COMMAND.offset, shm.COMMAND, 0)
-        return command is not None and time.monotonic_ns() - command.observed_ns < OBSERVER_LIMIT_NS
+        return shm.read(raw, shm.COMMAND.offset, shm.COMMAND, 0)
 
     def remove(self) -> None:
         """The name is gone, and the folders above that it leaves empty."""

@@ -76,7 +76,8 @@ EXAMPLES: dict[str, Any] = {
         "train.py:3 in main",
     ),
     "TOPOLOGY": shm.Topology('{"coordinates": {"d": 2}, "mesh": null, "wrapper": "DDP"}'),
-    "COMMAND": shm.Command(99, 123_456_789, 250_000_000),
+    "COMMAND": shm.Command(99, 123_456_789, 250_000_000, "[fd00::1]:7641"),
+    "DISCOVERY": shm.Discovery("10.0.0.1:7641,node-2:7641", "0f" * 32),
 }
 
 SECTIONS: dict[str, shm.Section[Any]] = {section.name: section for section in shm.SECTIONS}
