@@ -75,11 +75,16 @@ class Death:
 
 def deaths(snapshot: Snapshot) -> list[Death]:
     """Every rank that is gone or dying, first death first."""
-    found = (death_of(report) for report in snapshot.ranks.values())
+    return snapshot.once(_deaths)
+
+
+def _deaths(snapshot: Snapshot) -> list[Death]:
+    ended = (r for r in snapshot.ranks.values() if r.notes or r.process.status is ProcessStatus.GONE)
+    found = (death_of(report, snapshot.age_ns(report.rank)) for report in ended)
     return sorted((d for d in found if d is not None), key=lambda d: (-d.age_ns, d.rank))
 
 
-def death_of(report: RankReport) -> Death | None:
+def death_of(report: RankReport, report_age_ns: int = 0) -> Death | None:
     """None while the rank lives and no exception has ended its main thread."""
     process = report.process
     note = min((n for n in report.notes if n.source == "EXCEPTION"), key=lambda n: n.age_ns, default=None)
@@ -89,7 +94,7 @@ def death_of(report: RankReport) -> Death | None:
     at = _inside(report)
     age = note.age_ns if note is not None else _gone_age(report)
     kind = _kind(report, note, at)
-    return Death(report.rank, kind, age, describe(report, note), note, at)
+    return Death(report.rank, kind, age + report_age_ns, describe(report, note), note, at)
 
 
 def _gone_age(report: RankReport) -> int:

@@ -227,6 +227,8 @@ class RankReport:
     @property
     def coordinate(self) -> Coordinate | None:
         """The newest coordinate over all threads."""
+        if len(self.coordinates) == 1:
+            return self.coordinates[0]
         return min(self.coordinates, key=lambda c: c.age_ns, default=None)
 
 

@@ -78,10 +78,10 @@ def _essence(fingerprint: Fingerprint, mixed: bool) -> Fingerprint:
 
 def _open_places(snapshot: Snapshot) -> Iterable[Rendezvous]:
     oldest: dict[Rendezvous, int] = {}
-    for report in snapshot.ranks.values():
+    for rank, report in snapshot.ranks.items():
         for call in unfinished_collectives(report):
             at = (call.group, call.sequence)
-            oldest[at] = max(oldest.get(at, 0), call.age_ns)
+            oldest[at] = max(oldest.get(at, 0), call.age_ns + snapshot.age_ns(rank))
     return sorted(oldest, key=lambda at: (-oldest[at], at))
 
 

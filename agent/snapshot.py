@@ -6,9 +6,10 @@ Everything in it is O(memberships): a group's facts are built once from its memb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeVar
 
 from scoutd.agent.evidence import (
     Call,
@@ -21,6 +22,8 @@ from scoutd.agent.evidence import (
     RankReport,
     Source,
 )
+
+T = TypeVar("T")
 
 Rendezvous = tuple[int, int]
 """(group, sequence): the place where the members of a process group meet."""
@@ -40,7 +43,8 @@ class GroupFacts:
 class Snapshot:
     """``ranks`` by global rank; ``nodes`` names each rank's node. ``heartbeat_limit_ns``: an older counter
     or heartbeat is stale. ``paused``: pauses of the agent itself, (age of the end, length) in ns, with
-    which no rank is charged.
+    which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
+    that much. Rules that compare ages of several ranks ask the snapshot, never the report.
     """
 
     world_size: int
@@ -50,6 +54,19 @@ class Snapshot:
     paused: tuple[tuple[int, int], ...] = ()
     unreachable: frozenset[str] = frozenset()
     majority: bool = True
+    ages: Mapping[int, int] = field(default_factory=dict)
+    _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, ask: Callable[[Snapshot], T]) -> T:
+        """``ask(self)``, worked out at most once: a moment does not change."""
+        if ask not in self._known:
+            self._known[ask] = ask(self)
+        answer: T = self._known[ask]
+        return answer
+
+    def age_ns(self, rank: int) -> int:
+        """How old this rank's report is."""
+        return self.ages.get(rank, 0)
 
     @cached_property
     def groups(self) -> Mapping[int, GroupFacts]:
@@ -63,9 +80,17 @@ class Snapshot:
         """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
         long it had shown none when it died."""
         report = self.ranks[rank]
-        silent = report.silent_ns - (report.process.gone_age_ns or 0)
+        gone = report.process.gone_age_ns
+        silent = report.silent_ns + self.age_ns(rank) if gone is None else report.silent_ns - gone
+        if not self.paused:
+            return max(0, silent)
         stood_still = sum(max(0, min(silent, end + length) - end) for end, length in self.paused)
         return max(0, silent - stood_still)
+
+    def gone_age_ns(self, rank: int) -> int:
+        """How long the process has been gone; 0 where it lives or nobody saw it go."""
+        age = self.ranks[rank].process.gone_age_ns
+        return 0 if age is None else age + self.age_ns(rank)
 
     def alive(self, rank: int) -> bool:
         return self.ranks[rank].process.status is not ProcessStatus.GONE
@@ -78,7 +103,7 @@ class Snapshot:
     def heartbeat_silent(self, rank: int) -> bool:
         """The shim's own thread has not run for longer than the limit, and the process is alive."""
         age = self.ranks[rank].heartbeat_age_ns
-        return age is not None and age > self.heartbeat_limit_ns and self.alive(rank)
+        return age is not None and age + self.age_ns(rank) > self.heartbeat_limit_ns and self.alive(rank)
 
     def arrived(self, rank: int, place: Rendezvous) -> bool | None:
         """Has the rank entered (group, sequence)? None: its counter is stale, or it has no shim."""
@@ -135,6 +160,7 @@ def snapshot(
     """
     ranks: dict[int, RankReport] = {}
     nodes: dict[int, str] = {}
+    ages: dict[int, int] = {}
     world = 0
     for report, age_ns in reports:
         world = max(world, report.world_size)
@@ -142,17 +168,7 @@ def snapshot(
             known = ranks.get(rank.rank)
             if known is not None and known.process.status is not ProcessStatus.GONE:
                 continue
-            ranks[rank.rank] = _aged(rank, age_ns) if age_ns else rank
+            ranks[rank.rank] = rank
             nodes[rank.rank] = report.node
-    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority)
-
-
-def _aged(report: RankReport, age_ns: int) -> RankReport:
-    """The same report ``age_ns`` later. Only the ages that rules compare are moved."""
-    return replace(
-        report,
-        silent_ns=report.silent_ns + age_ns,
-        heartbeat_age_ns=None if report.heartbeat_age_ns is None else report.heartbeat_age_ns + age_ns,
-        coordinates=tuple(replace(c, age_ns=c.age_ns + age_ns) for c in report.coordinates),
-        notes=tuple(replace(n, age_ns=n.age_ns + age_ns) for n in report.notes),
-    )
+            ages[rank.rank] = age_ns
+    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, ages)

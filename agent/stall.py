@@ -74,7 +74,7 @@ def _stopped_findings(
             summary=summary + waiters_text(graph, old),
             action=Action.OBSERVE if everybody else Action.RESTART_IN_PLACE,
             anchor=f"stopped at {_ordinals(snapshot, old)}",
-            onset_age_ns=first.process.stopped_age_ns or snapshot.silence_ns(old[0]),
+            onset_age_ns=_stopped_age(snapshot, old[0]),
             implicated=() if everybody else tuple(_stop_reason(snapshot, r) for r in old),
             suspects=tuple(old),
             cleared=() if everybody else cleared(snapshot, graph, old),
@@ -86,6 +86,11 @@ def _stopped_findings(
             held="every rank is stopped: the job was suspended" if everybody else "",
         )
     ]
+
+
+def _stopped_age(snapshot: Snapshot, rank: int) -> int:
+    age = snapshot.ranks[rank].process.stopped_age_ns
+    return snapshot.silence_ns(rank) if age is None else age + snapshot.age_ns(rank)
 
 
 def _stop_reason(snapshot: Snapshot, rank: int) -> Implicated:
@@ -109,7 +114,7 @@ def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Misma
         summary=f"{blamed} in collective {place} — {text}",
         action=Action.FIX_PROGRAM,
         anchor=f"group {found.at[0]:016x} sequence {found.at[1]}",
-        onset_age_ns=max(c.age_ns for c in found.calls.values()),
+        onset_age_ns=max(c.age_ns + snapshot.age_ns(r) for r, c in found.calls.items()),
         implicated=tuple(
             implicate(snapshot, r, f"called {mismatch.describe(found.calls[r])}") for r in ranks
         ),
@@ -148,7 +153,7 @@ def stalled_finding(
         summary=f"{ranks_text(roots)} on {snapshot.nodes[roots[0]]} {what}{waiters_text(graph, roots)}",
         action=Action.OBSERVE if hold else Action.RESTART_IN_PLACE,
         anchor=_ordinals(snapshot, roots),
-        onset_age_ns=snapshot.silence_ns(roots[0]) + (report.process.gone_age_ns or 0),
+        onset_age_ns=snapshot.silence_ns(roots[0]) + snapshot.gone_age_ns(roots[0]),
         implicated=tuple(implicate(snapshot, r, _root_reason(snapshot, graph, r)) for r in roots),
         cleared=cleared(snapshot, graph, roots),
         phase=phase_of(report),
@@ -187,7 +192,7 @@ def _exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...])
         + waiters_text(graph, gone),
         action=Action.FIX_PROGRAM,
         anchor=f"exit of {sorted(gone)}",
-        onset_age_ns=report.process.gone_age_ns or 0,
+        onset_age_ns=snapshot.gone_age_ns(gone[0]),
         implicated=tuple(implicate(snapshot, r, "exited while others wait for it") for r in gone),
         cleared=cleared(snapshot, graph, gone),
         phase=phase_of(report),

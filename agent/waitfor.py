@@ -72,6 +72,18 @@ def build(snapshot: Snapshot, post_mortem: bool = False) -> WaitGraph:
 
     ``post_mortem``: the calls in which ranks died or failed count as waits, too.
     """
+    return snapshot.once(_post_mortem if post_mortem else _living)
+
+
+def _living(snapshot: Snapshot) -> WaitGraph:
+    return _build(snapshot, post_mortem=False)
+
+
+def _post_mortem(snapshot: Snapshot) -> WaitGraph:
+    return _build(snapshot, post_mortem=True)
+
+
+def _build(snapshot: Snapshot, post_mortem: bool) -> WaitGraph:
     places = _places(snapshot, post_mortem)
     peers = _p2p_edges(snapshot)
     waits_for: dict[int, set[int]] = {rank: set(targets) for rank, targets in peers.items()}
