@@ -18,15 +18,18 @@ from scoutd.daemon.observe.procstat import same_process
 from scoutd.daemon.observe.tree import GENERATION, PENDING, RANK_PREFIX, Place, Tree, opened
 
 
-def remove_generation(place: Place) -> bool:
+def remove_generation(place: Place, ranks: set[int] | None = None) -> bool:
     """The files of dead ranks of one generation are gone, and the directories that this emptied.
 
-    True if the whole generation is gone. Failures leave files behind and are not errors.
+    ``ranks``: of these only; None: of all. True if the whole generation is gone. Failures leave files
+    behind and are not errors.
     """
     try:
         with opened(place.root, *place.parts, uid=place.uid) as fd:
             for name in os.listdir(fd):
-                if name.startswith(RANK_PREFIX) and not is_locked(name, fd):
+                if not name.startswith(RANK_PREFIX) or not _among(name, ranks):
+                    continue
+                if not is_locked(name, fd):
                     with suppress(OSError):
                         os.unlink(name, dir_fd=fd)
         _remove_directories(place)
@@ -35,6 +38,11 @@ def remove_generation(place: Place) -> bool:
     except OSError:
         return False
     return True
+
+
+def _among(name: str, ranks: set[int] | None) -> bool:
+    number = name[len(RANK_PREFIX) :]
+    return ranks is None or (number.isdecimal() and int(number) in ranks)
 
 
 def has_live_rank(place: Place) -> bool:

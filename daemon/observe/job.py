@@ -7,22 +7,42 @@ whole, because what the others wrote around that moment is what the death is jud
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from scoutd.agent.evidence import ProcessStatus, RankReport
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.rank import ObservedRank
 from scoutd.daemon.observe.reader import RankFile
+from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.tree import RANK_PREFIX, Place, opened
-from scoutd.proto.shm import LayoutError
+from scoutd.proto.shm import Header, LayoutError
 
 UNBELIEVABLE: Final = (OSError, LayoutError)
 """What a file that cannot be believed raises."""
 
+KEY: Final = re.compile(r"[0-9a-f]{64}")
+MAX_KEYS: Final = 2
+MAX_SEEDS: Final = 32
+SPAN_NS: Final = 10_000_000_000
+"""Where nobody says how many ranks a node has, ranks that are missing after this time are elsewhere."""
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What the job's shims say about its other agents. ``shared``: the job has ranks that are not observed
+    here. ``keys``: of 32 bytes, one unless a file lies. ``seeds``: addresses."""
+
+    shared: bool = False
+    keys: tuple[bytes, ...] = ()
+    seeds: tuple[str, ...] = ()
+
 
 class ObservedJob:
-    """``run``: None observes every run, else the ranks of other runs are not of this job's observer."""
+    """``run``: None observes every run, else the ranks of other runs are not of this job's observer; nor are
+    those outside of ``share``, where there is one."""
 
     def __init__(
         self,
@@ -31,6 +51,7 @@ class ObservedJob:
         oom: OomLedger,
         run: str | None,
         on_exit: Callable[[], None],
+        share: Share | None = None,
     ) -> None:
         self.place: Final = place
         self.ranks: dict[int, ObservedRank] = {}
@@ -38,6 +59,8 @@ class ObservedJob:
         self._oom: Final = oom
         self._run: Final = run
         self._on_exit: Final = on_exit
+        self._share: Final = share
+        self._since_ns: Final = clock()
         self._foreign: dict[int, int] = {}
         self._bad: dict[int, str] = {}
         self._someone_gone = False
@@ -58,6 +81,8 @@ class ObservedJob:
     @property
     def local_world_size(self) -> int:
         """Ranks that this node should show; all of them where no header says how many."""
+        if self._share is not None:
+            return self._share.size(self.world_size)
         sizes = (found.file.header.local_world_size for found in self.ranks.values())
         return max(sizes, default=0) or self.world_size
 
@@ -100,15 +125,35 @@ class ObservedJob:
             return self.reports(now_ns)
         return reports
 
-    def announce(self, now_ns: int, interval_ns: int) -> None:
+    def announce(self, now_ns: int, interval_ns: int, address: str) -> None:
         for rank, found in self.ranks.items():
             try:
-                found.file.announce(os.getpid(), now_ns, interval_ns)
+                found.file.announce(os.getpid(), now_ns, interval_ns, address)
             except OSError as error:
                 self._refuse(rank, error)
 
     def topology(self) -> dict[int, dict[str, Any]]:
         return {rank: found.topology for rank, found in self.ranks.items() if found.topology}
+
+    def discovery(self, now_ns: int) -> Discovery:
+        keys: dict[bytes, None] = {}
+        seeds: dict[str, None] = {}
+        for _, found in sorted(self.ranks.items()):
+            record = found.file.discovery.first()
+            if record is not None:
+                if KEY.fullmatch(record.key):
+                    keys[bytes.fromhex(record.key)] = None
+                seeds.update((seed, None) for seed in record.seeds.split(",") if seed)
+        return Discovery(self._spans(now_ns), tuple(keys)[:MAX_KEYS], tuple(seeds)[:MAX_SEEDS])
+
+    def _spans(self, now_ns: int) -> bool:
+        """The job has ranks elsewhere."""
+        if self._share is not None:
+            return self._share.of > 1
+        declared = max((found.file.header.local_world_size for found in self.ranks.values()), default=0)
+        if declared:
+            return declared < self.world_size
+        return len(self.ranks) < self.world_size and now_ns - self._since_ns >= SPAN_NS
 
     def disabled(self) -> dict[int, str]:
         beats = ((rank, found.file.heartbeat.first()) for rank, found in self.ranks.items())
@@ -141,7 +186,7 @@ class ObservedJob:
             self._refuse(rank, error)
             return
         header = file.header
-        if self._run is not None and header.run != self._run:
+        if not self._is_ours(header):
             self._foreign[rank] = file.inode
             file.close()
             return
@@ -151,6 +196,11 @@ class ObservedJob:
             file.close()
             return
         self.ranks[rank] = ObservedRank(file, self._clock, self._oom, self._on_exit)
+
+    def _is_ours(self, header: Header) -> bool:
+        if self._run is not None and header.run != self._run:
+            return False
+        return self._share is None or self._share.holds(header.rank, header.world_size)
 
     def _refuse(self, rank: int, error: Exception) -> None:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from scoutd.agent.evidence import NodeReport, RankReport
 from scoutd.daemon.observe import cleaning, tree
 from scoutd.daemon.observe.activity import ActivitySampler
-from scoutd.daemon.observe.job import ObservedJob
+from scoutd.daemon.observe.job import Discovery, ObservedJob
 from scoutd.daemon.observe.oom import OomLedger
+from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.stacks import StackCapture
 from scoutd.daemon.observe.tree import Place
 from scoutd.daemon.observe.unobserved import UnobservedProcess, UnobservedScan
@@ -41,10 +42,12 @@ class JobObservation:
     disabled: dict[int, str]
     shim_cost: dict[int, tuple[int, int]]
     warnings: tuple[str, ...]
+    discovery: Discovery = field(default_factory=Discovery)
 
 
 class Observer:
-    """All jobs of this node, or those of one run tag. ``incarnation`` goes into every report."""
+    """All jobs of this node, or those of one run tag. ``incarnation`` goes into every report; ``address`` is
+    what the shims tell other nodes' agents, empty for nothing. ``share``: observe these ranks only."""
 
     def __init__(
         self,
@@ -53,11 +56,14 @@ class Observer:
         run: str | None,
         clock: Callable[[], int],
         incarnation: int = 1,
+        share: Share | None = None,
     ) -> None:
         self.root: Final = root
         self.node: Final = node
         self.run: Final = run
         self.incarnation = incarnation
+        self.address = ""
+        self._share: Final = share
         self.on_exit: Callable[[], None] | None = None
         self._clock: Final = clock
         self._uid: Final = os.getuid()
@@ -69,7 +75,7 @@ class Observer:
         self._fenced: list[str] = []
         self._stacks: Final = StackCapture(clock)
         self._activity: Final = ActivitySampler(clock, self._stacks)
-        self._unobserved: Final = UnobservedScan(clock, run, self._uid, self._exited)
+        self._unobserved: Final = UnobservedScan(clock, run, self._uid, self._exited, share)
 
     @property
     def unobserved(self) -> tuple[UnobservedProcess, ...]:
@@ -113,11 +119,14 @@ class Observer:
 
     def forget(self, job: str, generation: int) -> None:
         """The generation is over: it is reported no more, and the files of its dead ranks are removed."""
+        ours: set[int] | None = None if self._share is None else set()
         for found in self._named(job):
             if found.place.generation == generation:
+                if ours is not None:
+                    ours.update(found.ranks)
                 self._drop(found)
         for place in [p for p in self._tree.ranks if (p.job, p.generation) == (job, generation)]:
-            cleaning.remove_generation(place)
+            cleaning.remove_generation(place, ours)
             del self._tree.ranks[place]
 
     def close(self) -> None:
@@ -136,7 +145,9 @@ class Observer:
                 self._drop(job)
         for key, place in newest.items():
             if key not in self._jobs:
-                self._jobs[key] = ObservedJob(place, self._clock, self._oom, self.run, self._exited)
+                self._jobs[key] = ObservedJob(
+                    place, self._clock, self._oom, self.run, self._exited, self._share
+                )
             self._jobs[key].update(self._tree.ranks[place])
         if now - self._cleaned_ns >= CLEAN_NS:
             self._cleaned_ns = now
@@ -165,13 +176,14 @@ class Observer:
             job.disabled(),
             job.shim_cost(),
             job.warnings,
+            job.discovery(now),
         )
 
     def _announce(self, now: int) -> None:
         interval = max(0, min(now - self._observed_ns, ANNOUNCE_NS))
         self._announced_ns = now
         for job in self._jobs.values():
-            job.announce(now, interval)
+            job.announce(now, interval, self.address)
 
     def _is_ours(self, place: Place) -> bool:
         """An observer of one run leaves the files of other runs alone."""

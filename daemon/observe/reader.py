@@ -98,6 +98,7 @@ class RankFile:
             self.calls: Final = Table(shm.CALLS)
             self.notes: Final = Table(shm.NOTES)
             self.topology: Final = Table(shm.TOPOLOGY)
+            self.discovery: Final = Table(shm.DISCOVERY)
             self._header: Final = Table(shm.HEADER)
             self._read([self._header])
             if self._header.first() is None:
@@ -119,6 +120,7 @@ class RankFile:
         if self._passes % GROUPS_EVERY == 0 or whole:
             self._read([self.counters, self.groups])
             self._read([self.topology])
+            self._read([self.discovery])
             self._read([self._header])
         else:
             # One slot more than is known, so that a new group is seen in the pass in which it appears.
@@ -137,8 +139,9 @@ class RankFile:
         None: the lock is free."""
         return lock_holder(self.fd)
 
-    def announce(self, observer_pid: int, now_ns: int, interval_ns: int) -> None:
-        """The shim can read who observes it and when it last looked. No effect without write access."""
+    def announce(self, observer_pid: int, now_ns: int, interval_ns: int, address: str = "") -> None:
+        """The shim can read who observes it, when it last looked, and where other agents reach it. No effect
+        without write access."""
         if not self.writable:
             return
         if not self._sequence:
@@ -148,7 +151,7 @@ class RankFile:
                 for copy in range(shm.COMMAND.copies)
             )
         self._sequence += 1
-        record = shm.Command(observer_pid, now_ns, interval_ns)
+        record = shm.Command(observer_pid, now_ns, interval_ns, address)
         at = shm.COMMAND.position(0, self._sequence)
         os.pwrite(self.fd, shm.seal(shm.COMMAND.codec.pack(record), self._sequence), at + 8)
         os.pwrite(self.fd, shm.SEQUENCE.pack(self._sequence), at)

@@ -20,6 +20,7 @@ from scoutd.daemon.observe.job import ObservedJob
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.processes import ProcessWatch
 from scoutd.daemon.observe.procstat import CLOCK_TICKS, list_names, process_stat, read_text
+from scoutd.daemon.observe.share import Share
 
 SCAN_NS: Final = 5_000_000_000
 MAX_SCAN_NS: Final = 30_000_000_000
@@ -56,13 +57,19 @@ class UnobservedScan:
     everybody's."""
 
     def __init__(
-        self, clock: Callable[[], int], run: str | None, uid: int, on_exit: Callable[[], None]
+        self,
+        clock: Callable[[], int],
+        run: str | None,
+        uid: int,
+        on_exit: Callable[[], None],
+        share: Share | None = None,
     ) -> None:
         self.found: tuple[UnobservedProcess, ...] = ()
         self._clock: Final = clock
         self._run: Final = run
         self._uid: Final = uid
         self._on_exit: Final = on_exit
+        self._share: Final = share
         self._oom: Final = OomLedger()
         self._watches: Final[dict[tuple[int, int], tuple[Candidate, ProcessWatch]]] = {}
         self._next_ns = 0
@@ -112,6 +119,8 @@ class UnobservedScan:
         attached = {(r.watch.pid, r.watch.start_ticks) for job in jobs for r in job.ranks.values()}
         ranks = {(job.place.uid, job.place.job): set(job.ranks) for job in jobs}
         for candidate in select(found, attached | pending):
+            if self._share is not None and not self._share.holds(candidate.rank, candidate.world_size):
+                continue
             process = (candidate.pid, candidate.start_ticks)
             owner = owner_of(candidate, jobs)
             if owner is not None and candidate.rank in ranks[(owner.place.uid, owner.place.job)]:
