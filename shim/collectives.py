@@ -32,17 +32,23 @@ from scoutd.shim.works import Works
 
 COLLECTIVE: Final = int(Phase.COLLECTIVE)
 DONE: Final = int(CallState.DONE)
+FAILED: Final = int(CallState.FAILED)
+MADE_OF_P2P: Final = b"monitored_barrier"
 _PENDING_WORK: Final = getattr(c10d, "_IllegalWork", ())
 
 
 class Published:
-    """A call between its publication and its end. ``depth`` is the coordinate to return to."""
+    """A call between its publication and its end. ``depth`` is the coordinate to return to, ``raw`` what
+    the backend's counter said before the call."""
 
-    __slots__ = ("asynchronous", "call", "depth", "state")
+    __slots__ = ("asynchronous", "call", "depth", "raw", "state")
 
-    def __init__(self, call: OpenCall | None, state: GroupState, depth: int, asynchronous: bool) -> None:
+    def __init__(
+        self, call: OpenCall | None, state: GroupState, raw: int, depth: int, asynchronous: bool
+    ) -> None:
         self.call = call
         self.state = state
+        self.raw = raw
         self.depth = depth
         self.asynchronous = asynchronous
 
@@ -66,12 +72,13 @@ class Publication:
             return None
         waiting = 0 if given.get("async_op") else 1
         template = collective_template(spec, state, given)
-        sequence = state.next_sequence()
+        raw = state.raw()
+        sequence = state.next_sequence(raw)
         call = self.calls.begin(state.group, sequence, template, waiting, writer.thread)
         self.groups.write_counters(state, sequence)
         self.calls.remember(state, sequence, template.fingerprint)
         depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
-        return Published(call, state, depth, not waiting)
+        return Published(call, state, raw, depth, not waiting)
 
     def begin_p2p(self, writer: Writer, name: str, kind: int, given: dict[str, Any]) -> Published | None:
         """The P2P call is published as pending; its sequence counts calls to this peer with this tag."""
@@ -83,13 +90,14 @@ class Publication:
         tag = int(given.get("tag") or 0)
         key = (state.group, kind, peer, tag)
         sequence = self.peers[key] = self.peers.get(key, 0) + 1
+        raw = state.raw()
         if state.counts_p2p:
             state.p2p += 1
         waiting = 0 if name in ("isend", "irecv") else 1
         template = p2p_template(name, kind, state, tensor)
         call = self.calls.begin(state.group, sequence, template, waiting, writer.thread, peer, tag)
         depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
-        return Published(call, state, depth, not waiting)
+        return Published(call, state, raw, depth, not waiting)
 
     def end(self, published: Published, result: Any) -> None:
         """The call has returned: it is done, or its work is watched until it is."""
@@ -99,20 +107,31 @@ class Publication:
                 self.works.watch(result, call, published.state)
             else:
                 self.calls.end(call, DONE)
+            if call.template.operation == MADE_OF_P2P:
+                self._uncount(published)
         self.coordinates.leave(published.depth)
 
-    def fail(self, published: Published, raw_before: int) -> None:
+    def fail(self, published: Published, _: Any) -> None:
         """The call raised: it keeps its fingerprint. A call that was refused before it was enqueued is
         taken back from the counters."""
-        state = published.state
-        if published.call is not None:
-            self.calls.end(published.call, CallState.FAILED)
-            if state.has_counter and state.raw() == raw_before:
-                if published.call.template.kind == CallKind.COLLECTIVE:
+        state, call = published.state, published.call
+        if call is not None:
+            self.calls.end(call, FAILED)
+            if call.template.operation == MADE_OF_P2P:
+                self._uncount(published)
+            elif state.has_counter and state.raw() == published.raw:
+                if call.template.kind == CallKind.COLLECTIVE:
                     state.highest = 0
                 elif state.counts_p2p:
                     state.p2p -= 1
         self.coordinates.leave(published.depth)
+
+    def _uncount(self, published: Published) -> None:
+        """Gloo counted the parts of a call that is no collective to it, on each rank another number."""
+        state = published.state
+        state.p2p += state.raw() - published.raw
+        state.highest = 0
+        self.groups.write_counters(state, state.enqueued())
 
     def _coalescing(self, group: Any) -> bool:
         return (group or c10d.GroupMember.WORLD) in c10d._world.pg_coalesce_state
@@ -144,13 +163,10 @@ def interceptor(
         if writer.busy:
             return inner(*args, **kwargs)
         published = None
-        raw = 0
         try:
             given = dict(zip(names, args))  # noqa: B905  fewer arguments than names is the normal case
             given.update(kwargs)
             published = begin(writer, given)
-            if published is not None and published.state.has_counter:
-                raw = published.state.raw()
         except FAULT as error:
             guard.failed(part, error)
         if published is None:
@@ -160,7 +176,7 @@ def interceptor(
             result = inner(*args, **kwargs)
         except BaseException:
             writer.busy = False
-            _close(publication.fail, published, raw, guard, part)
+            _close(publication.fail, published, None, guard, part)
             raise
         writer.busy = False
         _close(publication.end, published, result, guard, part)

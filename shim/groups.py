@@ -104,11 +104,10 @@ class GroupState:
         """The backend's own counter, P2P included where it counts that; 0 where it has none."""
         return self._counter() if self._counter is not None else 0
 
-    def next_sequence(self) -> int:
+    def next_sequence(self, raw: int) -> int:
         """The sequence of a public collective that is about to be entered; it counts as called."""
         self.calls += 1
-        counter = self._counter
-        return self.calls if counter is None else counter() + 1 - self.p2p
+        return raw + 1 - self.p2p if self.has_counter else self.calls
 
     def enqueued(self) -> int:
         """Collectives entered by this rank so far."""

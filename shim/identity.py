@@ -31,8 +31,9 @@ from scoutd.shim.store import ORIGINAL_GET
 KEY: Final = "identity"
 FALLBACK_S: Final = 30.0
 _UUID: Final = re.compile(r"^[0-9a-f]{8}-[0-9a-f]{4}-")
-FIRST_LOOKS: Final = 20
-"""Looks that are made every 50 ms, before the pace falls to twice a second."""
+LAST_LOOK_S: Final = 0.5
+PACES: Final = ((0.5, 0.01), (3.0, 0.05), (FALLBACK_S, 0.5))
+"""Up to an age of the search (s): the pause between two looks. Usually rank 0 is a few ms away."""
 
 
 class Identity(NamedTuple):
@@ -116,6 +117,7 @@ class Agreement:
         self._rank: Final = rank
         self._user_folder: Final = user_folder
         self._found: Final = found
+        self.known = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -126,11 +128,11 @@ class Agreement:
             identity = claim(self._user_folder)
             if self._store is not None:
                 self._store.set(KEY, json.dumps(identity))
-            self._found(identity)
+            self._tell(identity)
             return
-        identity_or_none = self._look()
-        if identity_or_none is not None:
-            self._found(identity_or_none)
+        seen = self._look()
+        if seen is not None:
+            self._tell(seen)
             return
         self._thread = threading.Thread(target=self._keep_looking, name="scoutd-identity", daemon=True)
         self._thread.start()
@@ -147,19 +149,36 @@ class Agreement:
         return Identity(str(job), int(generation))
 
     def _keep_looking(self) -> None:
-        deadline = time.monotonic() + FALLBACK_S
-        looks = 0
-        while not self._stop.wait(0.05 if looks < FIRST_LOOKS else 0.5):
-            looks += 1
+        began = time.monotonic()
+        while not self._stop.wait(_pause(time.monotonic() - began)):
             identity = self._safe_look()
-            if identity is None and time.monotonic() > deadline:
+            if identity is None and time.monotonic() - began > FALLBACK_S:
                 identity = join_locally(self._user_folder, self._rank)
             if identity is not None:
-                self._found(identity)
+                self._tell(identity)
                 return
+
+    def conclude(self) -> None:
+        """The identity is known, by a last look or by this rank's own reckoning: the process ends, and what
+        it leaves must be found under the job's name."""
+        deadline = time.monotonic() + LAST_LOOK_S
+        identity = None
+        while not self.known and identity is None and time.monotonic() < deadline:
+            identity = self._safe_look()
+            time.sleep(0.01)
+        if not self.known:
+            self._tell(identity or join_locally(self._user_folder, self._rank))
+
+    def _tell(self, identity: Identity) -> None:
+        self.known = True
+        self._found(identity)
 
     def _safe_look(self) -> Identity | None:
         try:
             return self._look()
         except (RuntimeError, ValueError, OSError):
             return None
+
+
+def _pause(age_s: float) -> float:
+    return next((pause for until, pause in PACES if age_s < until), PACES[-1][1])

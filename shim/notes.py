@@ -88,17 +88,22 @@ class DeathNotes:
             self._file.publish(shm.NOTES, self.written, note)
             self.written += 1
 
+    def record(self, error: BaseException) -> None:
+        """The exception that ends the process is published."""
+        if self._guard.part("notes").on:
+            self.fatal = True
+            source = shm.NoteSource.EXCEPTION
+            self._guard.run(
+                "notes", lambda: self.write(describe(type(error), error, error.__traceback__, source)), None
+            )
+
     def install(self, undo: Undo) -> None:
         """Both exception hooks write a note first."""
         part = self._guard.part("notes")
         before, threads_before = sys.excepthook, threading.excepthook
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-            if part.on:
-                self.fatal = True
-                self._guard.run(
-                    "notes", lambda: self.write(describe(kind, error, trace, shm.NoteSource.EXCEPTION)), None
-                )
+            self.record(error)
             return before(kind, error, trace)
 
         def thread_hook(args: threading.ExceptHookArgs) -> Any:

@@ -18,6 +18,7 @@ import atexit
 import os
 import platform
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -67,6 +68,7 @@ class Session:
         self._given: Final = coordinates
         self._identity = Identity("", 0)
         self._attached_ns: Final = time.monotonic_ns()
+        self._exited = False
 
     def begin(self, model: torch.nn.Module | None) -> None:
         """All parts are in; those that failed are counted and off."""
@@ -138,6 +140,9 @@ class Session:
     def exit(self) -> None:
         """The interpreter is leaving. The threads are joined: a daemon thread that wakes up inside C++
         while the interpreter is torn down would abort the process."""
+        if self._exited:
+            return
+        self._exited = True
         if self.guard.part("exit").on:
             self.coordinates.enter(shm.Phase.EXITING, encode("interpreter exit"))
         self.publisher.stop()
@@ -145,6 +150,8 @@ class Session:
         self.rendezvous.stop()
         if not self.notes.fatal and not self.file.observed:
             self.file.remove()
+        elif not self.agreement.known:
+            self.guard.run("identity", self.agreement.conclude, None)
 
     def _write_header(self) -> None:
         environment = os.environ
@@ -217,6 +224,7 @@ def attach(
     session = Session(coordinates)
     _session = session
     session.begin(model)
+    session.guard.run("exit", _register_child_exit, None)
     return True
 
 
@@ -242,6 +250,25 @@ def _register_once() -> None:
         _registered = True
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
+
+
+def _register_child_exit() -> None:
+    """Children of multiprocessing swallow their exception and may leave by ``os._exit``: neither hook nor
+    atexit hears of it, but their finalizers run while the exception is still in flight."""
+    from multiprocessing import parent_process, util
+
+    if parent_process() is not None:
+        util.Finalize(None, _at_child_exit, exitpriority=1000)
+
+
+def _at_child_exit() -> None:
+    if _session is not None:
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit):  # torch's spawn has caught the real one and exits with 1
+            error = error.__context__ if error.code else None
+        if error is not None:
+            _session.notes.record(error)
+    _at_exit()
 
 
 def _after_fork() -> None:

@@ -86,6 +86,67 @@ def forked_after(folder: str) -> None:
     dist.destroy_process_group()
 
 
+def calls_of_this_rank() -> list[dict[str, Any]]:
+    from scoutd.proto import shm
+    from tests.unit.shim.reading import slots
+
+    path = Path(sys.modules["scoutd.shim"].status()["file"])
+    found = sorted(slots(path, shm.CALLS), key=lambda call: call.entered_ns)
+    return [call._asdict() for call in found if call.kind != shm.CallKind.STORE]
+
+
+def converse(rank: int, folder: str) -> None:
+    """P2P in both directions and a monitored barrier, between two collectives."""
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    if rank == 0:
+        dist.send(x, 1)
+        dist.send(x, 1)
+        work = dist.isend(x, 1, tag=3)
+    else:
+        dist.recv(x, 0)
+        dist.recv(x, 0)
+        work = dist.irecv(x, 0, tag=3)
+    work.wait()
+    dist.all_reduce(x)
+    dist.monitored_barrier()
+    if rank == 0:
+        dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1, tag=5)])[0].wait()
+    else:
+        dist.batch_isend_irecv([dist.P2POp(dist.irecv, x, 0, tag=5)])[0].wait()
+    dist.all_reduce(x)
+    report(folder, rank, calls=calls_of_this_rank())
+
+
+def talk(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(f"{folder}/store", WORLD), rank=rank, world_size=WORLD
+    )
+    converse(rank, folder)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def fail(rank: int, folder: str) -> None:
+    """Rank 1 raises in a child of multiprocessing, where no exception hook hears of it."""
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(f"{folder}/store", WORLD), rank=rank, world_size=WORLD
+    )
+    if rank == 1:
+        raise ValueError("odd batch")
+
+
+def children(target: Any, folder: str, method: str) -> None:
+    """Ranks by multiprocessing, joined without looking at their exit codes."""
+    context = mp.get_context(method)
+    ranks = [context.Process(target=target, args=(rank, folder)) for rank in range(WORLD)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join()
+
+
 def main(way: str, folder: str) -> None:
     if way == "fork":
         forked(folder)
@@ -95,6 +156,15 @@ def main(way: str, folder: str) -> None:
         workers(folder, way.partition("-")[2])
     elif way == "fork-after":
         forked_after(folder)
+    elif way == "talk":
+        children(talk, folder, "fork")
+    elif way == "fail-fork":
+        children(fail, folder, "fork")
+    elif way == "fail-spawn":
+        try:
+            mp.spawn(fail, args=(folder,), nprocs=WORLD)  # type: ignore[attr-defined]
+        except mp.ProcessRaisedException:
+            pass
 
 
 if __name__ == "__main__":

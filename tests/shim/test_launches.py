@@ -26,7 +26,7 @@ def alone(folder: Path) -> str:
 
 def environment(folder: Path, *paths: Path) -> dict[str, str]:
     found = {**os.environ, "OMP_NUM_THREADS": "1", "SCOUTD_ROOT": str(folder / "scoutd")}
-    found["PYTHONPATH"] = os.pathsep.join(map(str, (INJECT, *paths)))
+    found["PYTHONPATH"] = os.pathsep.join(map(str, (INJECT, *paths, HERE.parents[1])))
     return found
 
 
@@ -147,6 +147,36 @@ def test_an_exception_leaves_the_file_with_its_note(tmp_path: Path) -> None:
     (note,) = slots(path, shm.NOTES)
     assert (note.kind, note.message) == ("ValueError", "odd batch")
     assert note.user_location == f"{script}:4 in fail"
+
+
+@pytest.mark.parametrize("way", ["fail-fork", "fail-spawn"])
+def test_a_child_of_multiprocessing_leaves_a_note_too(tmp_path: Path, way: str) -> None:
+    python(tmp_path, HERE / "launched.py", way, tmp_path)
+    (path,) = (tmp_path / "scoutd").rglob("rank-1")
+    (note,) = slots(path, shm.NOTES)
+    assert (note.kind, note.message) == ("ValueError", "odd batch")
+    assert note.user_location.endswith("in fail")
+
+
+def test_p2p_is_counted_by_peer_and_tag_and_does_not_disturb_collectives(tmp_path: Path) -> None:
+    found = launched(tmp_path, "talk")
+    calls = [found[f"rank-{rank}"]["calls"] for rank in range(2)]
+
+    def p2p(rank: int, kind: int) -> list[tuple[int, int, int]]:
+        return [(c["peer"], c["tag"], c["sequence"]) for c in calls[rank] if c["kind"] == kind]
+
+    assert p2p(0, shm.CallKind.P2P_SEND) == [(1, 0, 1), (1, 0, 2), (1, 3, 1), (1, 5, 1)]
+    assert p2p(1, shm.CallKind.P2P_RECV) == [(0, 0, 1), (0, 0, 2), (0, 3, 1), (0, 5, 1)]
+    sequences = [
+        [(c["operation"], c["sequence"]) for c in of_rank if c["operation"] == "all_reduce"]
+        for of_rank in calls
+    ]
+    assert sequences[0] == sequences[1]
+    assert [sequence for _, sequence in sequences[0]] == [1, 2, 3]
+    states = {c["state"] for of_rank in calls for c in of_rank}
+    assert states == {shm.CallState.DONE}
+    pairs = [{c["fingerprint"] for c in of_rank if c["tag"] == 3} for of_rank in calls]
+    assert pairs[0] == pairs[1], "sender and receiver agree on what is sent"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
