@@ -405,3 +405,15 @@ def test_explicit_coordinates_win(tmp_path: Path) -> None:
     topology = slot(Path(str(scoutd.shim.status()["file"])), shm.TOPOLOGY)
     assert topology is not None
     assert topology.text == '{"coordinates": {"d": 3, "t": 1}, "mesh": null, "wrapper": "none"}'
+
+
+def test_compilation_is_a_phase(attached: Path) -> None:
+    seen: list[tuple[Phase, str]] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        seen.append(now(attached))
+        return graph.forward
+
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
+    assert seen == [(Phase.COMPILE, "torch.compile")]
+    assert now(attached)[0] != Phase.COMPILE
