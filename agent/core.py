@@ -37,6 +37,7 @@ WATCH_SHARE = 0.25
 """Activity is sampled from this share of the stall timeout on: a window before the limit is reached."""
 STACK_SHARE = 0.5
 NATIVE_SHARE = 0.6
+JUDGE_AGAIN_NS = NS_PER_S
 FRESH_STACK_NS = 3 * NS_PER_S
 STACK_PATIENCE_NS = NS_PER_S // 2
 """How long a verdict waits for the stack of its rank; then it stands without."""
@@ -59,6 +60,9 @@ class Core:
         self._asked: dict[tuple[int, bool], int] = {}
         self._patience: dict[int, int] = {}
         self._round_began_ns: int | None = None
+        self._last_moment: Snapshot | None = None
+        self._unchanged = False
+        self._judged_ns = 0
         self.suspicious = False
         """True while some rank is past the first share of its timeout, or a death waits for judgement."""
 
@@ -133,6 +137,8 @@ class Core:
         judge = final or self._first_death_settled(moment)
         if not self._worth_a_look(moment) and not self._ledger.confirmed and not judge:
             return effects + self._close_quietly(moment, now_ns)
+        if self._judged_already(now_ns) and not final:
+            return effects
         diagnosis = localize(moment, self._settings, judge)
         if not final and not self._round_closed(diagnosis, now_ns):
             return effects
@@ -169,8 +175,19 @@ class Core:
         paused = tuple((now_ns - end, length) for end, length in self._pauses)
         aged = [(report, now_ns - received) for report, received in self._reports.values()]
         if self._reach is None:
-            return snapshot(aged, limit, paused)
-        return snapshot(aged, limit, paused, self._reach.unreachable, self._reach.majority)
+            moment = snapshot(aged, limit, paused)
+        else:
+            moment = snapshot(aged, limit, paused, self._reach.unreachable, self._reach.majority)
+        self._unchanged = self._last_moment is not None and moment.inherit(self._last_moment)
+        self._last_moment = moment
+        return moment
+
+    def _judged_already(self, now_ns: int) -> bool:
+        """A fault is confirmed, and nothing new has been heard: it is judged once a second."""
+        if self._unchanged and self._ledger.confirmed and now_ns - self._judged_ns < JUDGE_AGAIN_NS:
+            return True
+        self._judged_ns = now_ns
+        return False
 
     def _note_pause(self, now_ns: int) -> None:
         last, self._last_tick_ns = self._last_tick_ns, now_ns
@@ -188,18 +205,19 @@ class Core:
 
     def _worth_a_look(self, moment: Snapshot) -> bool:
         watch = self._settings.stall_timeout_s * WATCH_SHARE * NS_PER_S
-        silent = any(r.observed and moment.silence_ns(r.rank) >= watch for r in moment.ranks.values())
+        longest = max((moment.silence_ns(r.rank) for r in moment.ranks.values() if r.observed), default=0)
         died = any(d.kind is not Kind.CLEAN for d in deaths(moment))
-        self.suspicious = (silent and any(moment.alive(r) for r in moment.ranks)) or died
-        return silent or died
+        self.suspicious = (longest >= watch and any(moment.alive(r) for r in moment.ranks)) or died
+        return longest >= self._settings.stall_timeout_s * STACK_SHARE * NS_PER_S or died
 
     def _watch(self, moment: Snapshot) -> list[Effect]:
         """Sample the activity of ranks that have been silent for a while, and of nobody else."""
         share = max(self._settings.stall_timeout_s * WATCH_SHARE, 0.5) * NS_PER_S
+        mine = self._reports[self._local][0].ranks if self._local in self._reports else ()
         silent = tuple(
             sorted(
                 r.rank
-                for r in moment.ranks.values()
+                for r in mine
                 if moment.nodes[r.rank] == self._local
                 and r.observed
                 and moment.alive(r.rank)

@@ -15,7 +15,7 @@ What is left is *primary*. The first primary death is the cause; another one cou
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -79,12 +79,18 @@ def deaths(snapshot: Snapshot) -> list[Death]:
 
 
 def _deaths(snapshot: Snapshot) -> list[Death]:
+    reported = snapshot.once(_reported, lasting=True)
+    aged = (replace(d, age_ns=d.age_ns + snapshot.age_ns(d.rank)) for d in reported)
+    return sorted(aged, key=lambda d: (-d.age_ns, d.rank))
+
+
+def _reported(snapshot: Snapshot) -> list[Death]:
+    """Each death with its age when it was reported."""
     ended = (r for r in snapshot.ranks.values() if r.notes or r.process.status is ProcessStatus.GONE)
-    found = (death_of(report, snapshot.age_ns(report.rank)) for report in ended)
-    return sorted((d for d in found if d is not None), key=lambda d: (-d.age_ns, d.rank))
+    return [death for report in ended if (death := death_of(report)) is not None]
 
 
-def death_of(report: RankReport, report_age_ns: int = 0) -> Death | None:
+def death_of(report: RankReport) -> Death | None:
     """None while the rank lives and no exception has ended its main thread."""
     process = report.process
     note = min((n for n in report.notes if n.source == "EXCEPTION"), key=lambda n: n.age_ns, default=None)
@@ -94,7 +100,7 @@ def death_of(report: RankReport, report_age_ns: int = 0) -> Death | None:
     at = _inside(report)
     age = note.age_ns if note is not None else _gone_age(report)
     kind = _kind(report, note, at)
-    return Death(report.rank, kind, age + report_age_ns, describe(report, note), note, at)
+    return Death(report.rank, kind, age, describe(report, note), note, at)
 
 
 def _gone_age(report: RankReport) -> int:

@@ -37,6 +37,10 @@ def find(snapshot: Snapshot) -> Mismatch | None:
 
     One with a minority is preferred to one that C3 cannot judge.
     """
+    return snapshot.once(_find, lasting=True)
+
+
+def _find(snapshot: Snapshot) -> Mismatch | None:
     found = [m for at in _open_places(snapshot) if (m := judge(snapshot, at)) is not None]
     return next((m for m in found if m.minority), found[0] if found else None)
 

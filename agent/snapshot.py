@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import Any, TypeVar
 
 from scoutd.agent.evidence import (
@@ -56,25 +57,35 @@ class Snapshot:
     majority: bool = True
     ages: Mapping[int, int] = field(default_factory=dict)
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def once(self, ask: Callable[[Snapshot], T]) -> T:
-        """``ask(self)``, worked out at most once: a moment does not change."""
-        if ask not in self._known:
-            self._known[ask] = ask(self)
-        answer: T = self._known[ask]
+    def once(self, ask: Callable[[Snapshot], T], lasting: bool = False) -> T:
+        """``ask(self)``, worked out at most once: a moment does not change. ``lasting``: the answer depends
+        on no age, so a later moment of the same reports may take it over."""
+        known = self._lasting if lasting else self._known
+        if ask not in known:
+            known[ask] = ask(self)
+        answer: T = known[ask]
         return answer
+
+    def inherit(self, before: Snapshot) -> bool:
+        """True if the earlier moment judged the very same reports; its lasting answers are taken over."""
+        if (
+            len(self.ranks) == len(before.ranks)
+            and (self.unreachable, self.majority) == (before.unreachable, before.majority)
+            and all(map(is_, self.ranks.values(), before.ranks.values()))
+        ):
+            self._lasting.update(before._lasting)
+            return True
+        return False
 
     def age_ns(self, rank: int) -> int:
         """How old this rank's report is."""
         return self.ages.get(rank, 0)
 
-    @cached_property
+    @property
     def groups(self) -> Mapping[int, GroupFacts]:
-        views: dict[int, dict[int, GroupView]] = {}
-        for rank, report in self.ranks.items():
-            for view in report.groups:
-                views.setdefault(view.group, {})[rank] = view
-        return {group: _facts(group, members) for group, members in views.items()}
+        return self.once(_groups, lasting=True)
 
     def silence_ns(self, rank: int) -> int:
         """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
@@ -101,9 +112,12 @@ class Snapshot:
         return frozenset(r for r, node in self.nodes.items() if node in self.unreachable and self.alive(r))
 
     def heartbeat_silent(self, rank: int) -> bool:
-        """The shim's own thread has not run for longer than the limit, and the process is alive."""
+        """The shim's own thread has not run for longer than the limit, and the process is alive.
+
+        A report that grows old says nothing of heartbeats: its node would report one that falls silent.
+        """
         age = self.ranks[rank].heartbeat_age_ns
-        return age is not None and age + self.age_ns(rank) > self.heartbeat_limit_ns and self.alive(rank)
+        return age is not None and age > self.heartbeat_limit_ns and self.alive(rank)
 
     def arrived(self, rank: int, place: Rendezvous) -> bool | None:
         """Has the rank entered (group, sequence)? None: its counter is stale, or it has no shim."""
@@ -139,6 +153,14 @@ def collectives(report: RankReport) -> Iterable[Call]:
 def unfinished_collectives(report: RankReport) -> Iterable[Call]:
     """Collectives that are pending, or were when an exception ended them."""
     return (call for call in collectives(report) if call.state is not CallState.DONE)
+
+
+def _groups(moment: Snapshot) -> Mapping[int, GroupFacts]:
+    views: dict[int, dict[int, GroupView]] = {}
+    for rank, report in moment.ranks.items():
+        for view in report.groups:
+            views.setdefault(view.group, {})[rank] = view
+    return {group: _facts(group, members) for group, members in views.items()}
 
 
 def _facts(group: int, views: Mapping[int, GroupView]) -> GroupFacts:

@@ -72,7 +72,7 @@ def build(snapshot: Snapshot, post_mortem: bool = False) -> WaitGraph:
 
     ``post_mortem``: the calls in which ranks died or failed count as waits, too.
     """
-    return snapshot.once(_post_mortem if post_mortem else _living)
+    return snapshot.once(_post_mortem if post_mortem else _living, lasting=True)
 
 
 def _living(snapshot: Snapshot) -> WaitGraph:

@@ -44,3 +44,13 @@ def test_a_death_that_was_reported_once_is_judged_when_it_is_old_enough() -> Non
         core.step(Evidence(((mine, 0), (other, ns(0.1 * k))), frozenset(), True, True), now)
         found += confirmed(verdicts(core.step(Tick(), now)))
     assert [(v.cause, [i.rank for i in v.implicated]) for v in found] == [(Cause.PROCESS_DEAD, [3])]
+
+
+def test_a_heartbeat_does_not_fall_silent_in_an_old_report() -> None:
+    """A hung job's content does not change, so its reports grow old while the hearts beat on."""
+    job = Job(4)
+    moment = snapshot([(node("a", job.ranks[0]), ns(60))], heartbeat_limit_ns=ns(5))
+    assert not moment.heartbeat_silent(0)
+    job.change(0, heartbeat_age_ns=ns(6))
+    moment = snapshot([(node("a", job.ranks[0]), ns(60))], heartbeat_limit_ns=ns(5))
+    assert moment.heartbeat_silent(0)
