@@ -6,6 +6,7 @@ cope with. It ends as mpirun does: when one rank fails, the others get a few sec
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import signal
@@ -44,6 +45,7 @@ def become_rank(rank: int, size: int, port: int, script: str, arguments: list[st
         code = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:
         sys.excepthook(*sys.exc_info())
+    atexit._run_exitfuncs()  # as multiprocessing does in its children
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
