@@ -19,9 +19,12 @@ from scoutd.daemon.errors import ScoutdError
 
 FLAGS: Final = (
     ("--node", "agent.node", "NAME", "name of this node in verdicts (default: the host name)"),
-    ("--bind", "agent.bind", "ADDRESS", "address of both ports (default 127.0.0.1)"),
+    ("--bind", "agent.bind", "ADDRESS", "address of both ports (default auto: loopback, and peers apart)"),
     ("--port", "agent.port", "N", "gRPC port, 0 picks a free one"),
     ("--http-port", "agent.http_port", "N", "port of /metrics, /healthz and /readyz, 0 picks a free one"),
+    ("--share", "agent.share", "I/N", "observe block I of N of this machine's ranks"),
+    ("--advertise", "peers.advertise", "HOST[:PORT]", "where agents of other nodes reach this one"),
+    ("--peers", "peers.addresses", "A,B,...", "agents to join through, beside those the job names"),
     ("--socket", "agent.socket", "PATH", "Unix socket for local clients"),
     ("--state-dir", "agent.state_dir", "DIR", "where verdicts survive a restart"),
     ("--log-level", "agent.log_level", "LEVEL", "debug, info, warning or error"),

@@ -15,9 +15,11 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, Final
 
 from scoutd.agent.evidence import Phase
-from scoutd.agent.settings import Settings
+from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.proto import shm
 
+AUTO: Final = "auto"
+LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 7641
 DEFAULT_HTTP_PORT: Final = 9641
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -56,13 +58,17 @@ def _seconds(default: float, low: float = 0.1, high: float = 86400.0) -> Any:
 @dataclass(frozen=True, slots=True)
 class AgentSection:
     """``node``: its name in verdicts, empty for the host name. ``port``, ``http_port``: 0 picks a free one.
+    ``bind``: "auto" keeps both ports on loopback and opens a listener for peers alone, at the advertised
+    address, once a job has ranks on other nodes; any other address is that of both ports, peers included.
+    ``share``: observe one block of the ranks of this machine, "2/4"; empty for all.
     ``socket``: path of the Unix socket, empty for the one in the runtime directory. ``state_dir``: empty for
     /var/lib/scoutd (root) or the user's state directory; a private agent keeps state only where it is set."""
 
     node: str = _key("")
-    bind: str = _key("127.0.0.1")
+    bind: str = _key(AUTO)
     port: int = _key(DEFAULT_PORT, low=0, high=65535)
     http_port: int = _key(DEFAULT_HTTP_PORT, low=0, high=65535)
+    share: str = _key("")
     socket: str = _key("")
     state_dir: str = _key("")
     log_level: str = _key("info", choices=LOG_LEVELS)
@@ -100,6 +106,44 @@ class ObserveSection:
 
 
 @dataclass(frozen=True, slots=True)
+class PeersSection:
+    """How agents of other nodes are found, and this one by them. ``advertise``: host or host:port that others
+    reach, empty for the address of ``interface``, else that by which this host speaks to others.
+    ``addresses``: agents to join through, comma-separated, ``dns``: a name that stands for many; both beside
+    those that the trainer's store tells. ``key_file``: a secret of at least 16 bytes, equal on all nodes, for
+    jobs whose store told no key. ``tls_*``: PEM files for mutual TLS, all three or none; ``tls_name``: what
+    peers' certificates are issued for, where that is not their address."""
+
+    advertise: str = _key("", env="SCOUTD_ADVERTISE")
+    interface: str = _key("")
+    addresses: str = _key("")
+    dns: str = _key("")
+    key_file: str = _key("")
+    tls_cert: str = _key("")
+    tls_key: str = _key("")
+    tls_ca: str = _key("")
+    tls_name: str = _key("")
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSection:
+    """The pace of the exchange; meaning and formulas stand at ``scoutd.agent.settings.ExchangeSettings``,
+    which these become."""
+
+    probe_interval_s: float = _seconds(1.0, high=60.0)
+    piggyback: int = _key(8, low=0, high=256)
+    sync_interval_s: float = _seconds(0.15, low=0.02, high=60.0)
+    fanout: int = _key(2, low=1, high=16)
+    alarm_hold_s: float = _seconds(5.0, high=600.0)
+    k_sigma: float = _key(4.0, low=1.0, high=100.0)
+    least_timeout_s: float = _seconds(0.3, low=0.01, high=60.0)
+    most_timeout_s: float = _seconds(2.0, low=0.01, high=60.0)
+    relays: int = _key(3, low=0, high=32)
+    quiet_rounds: int = _key(3, low=1, high=100)
+    in_flight: int = _key(16, low=1, high=1024)
+
+
+@dataclass(frozen=True, slots=True)
 class HooksSection:
     """``on_verdict``: a shell command that gets each change of a verdict as JSON on its standard input; empty
     for none. It is killed after ``timeout_s``."""
@@ -116,6 +160,18 @@ class Config:
     stall: StallSection = field(default_factory=StallSection)
     observe: ObserveSection = field(default_factory=ObserveSection)
     hooks: HooksSection = field(default_factory=HooksSection)
+    peers: PeersSection = field(default_factory=PeersSection)
+    exchange: ExchangeSection = field(default_factory=ExchangeSection)
+
+    @property
+    def private_bind(self) -> str:
+        """The address of both ports."""
+        return LOOPBACK if self.agent.bind == AUTO else self.agent.bind
+
+    def exchange_settings(self) -> ExchangeSettings:
+        """The knobs of the exchange between agents."""
+        names = (each.name for each in fields(ExchangeSection))
+        return ExchangeSettings(**{name: getattr(self.exchange, name) for name in names})
 
     def settings(self) -> Settings:
         """The core's knobs."""
@@ -143,6 +199,8 @@ SECTIONS: Final[dict[str, type]] = {
     "stall": StallSection,
     "observe": ObserveSection,
     "hooks": HooksSection,
+    "peers": PeersSection,
+    "exchange": ExchangeSection,
 }
 
 

@@ -26,15 +26,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from scoutd.agent.core import Core
 from scoutd.daemon import configsource, log, runtime
 from scoutd.daemon.clock import Stamps, monotonic_ns
-from scoutd.daemon.config import Config
+from scoutd.daemon.config import AUTO, Config
 from scoutd.daemon.errors import ConfigError, LocalError
 from scoutd.daemon.hooks import VerdictHook
 from scoutd.daemon.ledger import Ledger
 from scoutd.daemon.loop import Loop
 from scoutd.daemon.observe.observer import Observer
+from scoutd.daemon.observe.share import Share, parse_share
+from scoutd.daemon.peer.neighbours import Neighbours
+from scoutd.daemon.peer.plan import peer_plan
 from scoutd.daemon.reporter import Reporter
 from scoutd.daemon.sdnotify import Notifier
 from scoutd.daemon.serve.control import ControlService
@@ -139,29 +141,43 @@ class Agent:
         self._metrics.watch_losses("hook", lambda: self._hook.dropped)
         self._metrics.watch_losses("store", lambda: ledger.dropped)
         observer = Observer(Path(config.observe.root), self.node, self.invocation.run or None, monotonic_ns,
-                            self._incarnation)
+                            self._incarnation, share=_share(config.agent.share))
+        self._observer = observer
+        self._neighbours = Neighbours(
+            peer_plan(config.peers, config.agent.port), self.node, self._incarnation, self._metrics.traffic,
+            monotonic_ns, lambda: self._loop.wake(), lambda error: self._loop.failed_peer(error),
+            self._addressed)
+        self._metrics.peer_states = self._neighbours.states
         reporter = Reporter(ledger, self._watchers, self._metrics, self._hook, stamps)
-        self._loop = Loop(observer, lambda: Core(self.config.settings()), reporter, self._notifier,
-                          monotonic_ns, config.observe)
+        self._loop = Loop(
+            observer,
+            lambda job: self._neighbours.admit(job, self.config.settings(), self.config.exchange_settings()),
+            reporter, self._notifier, monotonic_ns, config.observe, self._neighbours)
         self._loop.eager = bool(self.invocation.run)
         view = View(
             node=self.node, version=self._version, started_ns=self._started_ns, stamps=stamps,
             clock=monotonic_ns, stall_timeout_s=lambda: self.config.stall.timeout_s,
             jobs=self._loop.jobs.values, unobserved=lambda: observer.unobserved, warnings=self._warnings,
-            ledger=ledger, watchers=self._watchers)
+            ledger=ledger, watchers=self._watchers, members=self._neighbours.members)
         self._ledger = ledger
-        self._grpc = GrpcServer(QueryService(view), ControlService(self._loop.conclude, ledger))
+        self._grpc = GrpcServer(QueryService(view), ControlService(self._loop.conclude, ledger),
+                                self._neighbours.service)
         self._http = HttpServer(self._metrics, lambda: self.ready)
 
     async def _bind(self, stack: AsyncExitStack) -> None:
         agent = self.config.agent
         if self.socket.parent == runtime.runtime_directory():
             runtime.ensure_directory()
-        await self._grpc.start(agent.bind, agent.port, self.socket)
+        bind = self.config.private_bind
+        alone = agent.bind == AUTO
+        await self._grpc.start(bind, agent.port, self.socket,
+                               None if alone else self._neighbours.credentials)
         stack.callback(runtime.remove_endpoint, self.socket)
         stack.push_async_callback(self._grpc.stop, GRACE_S / 4)
-        await self._http.start(agent.bind, agent.http_port)
+        await self._http.start(bind, agent.http_port)
         stack.callback(self._http.stop)
+        stack.push_async_callback(self._neighbours.close)
+        self._neighbours.open("" if alone else bind, self._grpc.port)
 
     async def _become_ready(self, stack: AsyncExitStack) -> None:
         loop = asyncio.get_running_loop()
@@ -197,8 +213,10 @@ class Agent:
         self._notifier.ready("configuration reloaded")
 
     def _adopt(self, new: Config) -> None:
-        fixed = [name for name in ("node", "bind", "port", "http_port", "socket", "state_dir")
+        fixed = [name for name in ("node", "bind", "port", "http_port", "socket", "state_dir", "share")
                  if getattr(new.agent, name) != getattr(self.config.agent, name)]
+        if new.peers != self.config.peers:
+            fixed.append("peers")
         if fixed:
             log.logger().warning("needs a restart to take effect", keys=fixed)
         self.config = new
@@ -220,12 +238,23 @@ class Agent:
         await self._hook.drain(GRACE_S / 2)
         log.logger().info("stopped", rounds=self._loop.rounds)
 
+    def _addressed(self, address: str) -> None:
+        """The shims of this node may tell other agents where this one is."""
+        self._observer.address = address
+
     def _warnings(self) -> list[str]:
         """Every way in which this agent is degraded, in words."""
-        warnings = [self._ledger.warning, *self._loop.observer.warnings]
+        warnings = [self._ledger.warning, *self._loop.observer.warnings, *self._neighbours.warnings()]
         for job in self._loop.jobs.values():
             warnings += job.observation.warnings
         return list(dict.fromkeys(filter(None, warnings)))
+
+
+def _share(text: str) -> Share | None:
+    share = parse_share(text)
+    if text and share is None:
+        raise ConfigError(f"agent.share = {text!r} is not accepted: it takes I/N, for example 0/4")
+    return share
 
 
 def default_state_directory(environ: Mapping[str, str]) -> Path:

@@ -24,7 +24,7 @@ from scoutd.daemon.jobs import Job
 from scoutd.daemon.log import logger
 from scoutd.daemon.reporter import Reporter
 from scoutd.daemon.sdnotify import Notifier
-from scoutd.daemon.seams import CorePort, ObservationPort, ObserverPort
+from scoutd.daemon.seams import CorePort, NeighboursPort, ObservationPort, ObserverPort
 
 FAST_INTERVAL_S: Final = 0.1
 FAST_AFTER_EXIT_S: Final = 2.0
@@ -40,8 +40,9 @@ MAX_KNOWN_FAILURES: Final = 256
 class Loop:
     """The jobs of this node. ``interval_s`` and ``linger_s`` may change between rounds (reload)."""
 
-    def __init__(self, observer: ObserverPort, make_core: Callable[[], CorePort], reporter: Reporter,
-                 notifier: Notifier, clock: Callable[[], int], observe: ObserveSection) -> None:
+    def __init__(self, observer: ObserverPort, make_core: Callable[[str], CorePort], reporter: Reporter,
+                 notifier: Notifier, clock: Callable[[], int], observe: ObserveSection,
+                 neighbours: NeighboursPort | None = None) -> None:
         self.jobs: Final[dict[str, Job]] = {}
         self.observer: Final = observer
         self.make_core = make_core
@@ -49,6 +50,7 @@ class Loop:
         self.eager = False
         """Look often until the first job is found: a private agent is started together with its job."""
         self.rounds = 0
+        self._neighbours: Final = neighbours
         self._reporter: Final = reporter
         self._notifier: Final = notifier
         self._clock: Final = clock
@@ -119,7 +121,7 @@ class Loop:
         job = self.jobs.get(name)
         if job is None:
             self.eager = False
-            job = self.jobs[name] = Job(observation, self.make_core(), now_ns)
+            job = self.jobs[name] = Job(observation, self.make_core(name), now_ns)
             logger().info("job observed", job=name, generation=observation.generation, run=observation.run,
                           world_size=observation.report.world_size)
         elif observation.generation <= job.generation:
@@ -128,6 +130,8 @@ class Loop:
 
     def _advance(self, job: Job, observation: ObservationPort | None, now_ns: int) -> None:
         was_gone = job.gone
+        if observation is not None and self._neighbours is not None:
+            self._neighbours.meet(observation)
         self._execute(job, job.advance(observation, now_ns))
         if job.gone and not was_gone:
             logger().info("job gone", job=job.name, generation=job.generation)
@@ -142,6 +146,8 @@ class Loop:
         finally:
             if job.gone:
                 self.jobs.pop(job.name, None)
+                if self._neighbours is not None:
+                    self._neighbours.leave(job.name)
                 self.observer.forget(job.name, job.generation)
 
     def _execute(self, job: Job, effects: Iterable[Effect]) -> None:
@@ -177,6 +183,10 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - the run loop survives anything, by design
             self._failed(part, error)
             return None
+
+    def failed_peer(self, error: Exception) -> None:
+        """A task of the exchange ended in an error of ours: counted and logged like a failure of a round."""
+        self._failed("peer", error)
 
     def _failed(self, part: str, error: Exception) -> None:
         self._reporter.metrics.count_error(part)

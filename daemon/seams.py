@@ -18,8 +18,8 @@ from scoutd.agent.verdict import Verdict
 class CorePort(Protocol):
     """One job's core. ``suspicious``: it may decide something soon."""
 
-    suspicious: bool
-
+    @property
+    def suspicious(self) -> bool: ...
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
 
@@ -47,6 +47,26 @@ class ObservationPort(Protocol):
     def shim_cost(self) -> Mapping[int, tuple[int, int]]: ...
     @property
     def warnings(self) -> Sequence[str]: ...
+    @property
+    def discovery(self) -> DiscoveryPort: ...
+
+
+class DiscoveryPort(Protocol):
+    """What a job's shims say about its other agents; see ``observe.job.Discovery``."""
+
+    @property
+    def shared(self) -> bool: ...
+    @property
+    def keys(self) -> tuple[bytes, ...]: ...
+    @property
+    def seeds(self) -> tuple[str, ...]: ...
+
+
+class NeighboursPort(Protocol):
+    """The job's other agents; see ``peer.neighbours.Neighbours``."""
+
+    def meet(self, observation: ObservationPort) -> None: ...
+    def leave(self, job: str) -> None: ...
 
 
 class UnobservedPort(Protocol):

@@ -22,12 +22,17 @@ from grpc_reflection.v1alpha import reflection
 
 from scoutd.daemon import runtime
 from scoutd.daemon.errors import LocalError
+from scoutd.daemon.peer.client import MAX_MESSAGE_BYTES
+from scoutd.daemon.peer.server import SERVICE, PeerService
+from scoutd.daemon.peer.tls import Credentials
 from scoutd.daemon.serve.control import ControlService
 from scoutd.daemon.serve.query import QueryService
 from scoutd.proto.v1 import query_pb2, query_pb2_grpc
 
 QUERY: Final = "scoutd.v1.Query"
-MAX_REQUEST_BYTES: Final = 1 << 20
+MAX_REQUEST_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+"""Over-long messages of peers are refused, and counted, by the service; this is the wall behind it."""
+
 MAX_RESPONSE_BYTES: Final = 16 << 20
 MAX_CONCURRENT_CALLS: Final = 256
 OPTIONS: Final = (
@@ -40,20 +45,26 @@ OPTIONS: Final = (
 class GrpcServer:
     """Bound once ``start`` returned; ``port`` is the real one."""
 
-    def __init__(self, query: QueryService, control: ControlService) -> None:
+    def __init__(self, query: QueryService, control: ControlService,
+                 peers: PeerService | None = None) -> None:
         self.port = 0
         self._health: Final = health.aio.HealthServicer()
         self._server: Final = grpc.aio.server(options=OPTIONS,
                                               maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS)
         query_pb2_grpc.add_QueryServicer_to_server(query, self._server)
         query_pb2_grpc.add_ControlServicer_to_server(control, self._server)
+        if peers is not None:
+            peers.add_to(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         services = [each.full_name for each in query_pb2.DESCRIPTOR.services_by_name.values()]
+        if peers is not None:
+            services.append(SERVICE)
         reflection.enable_server_reflection(
             [*services, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
 
-    async def start(self, bind: str, port: int, path: Path) -> None:
-        """Answers on ``bind:port`` and on the Unix socket ``path``, not yet SERVING.
+    async def start(self, bind: str, port: int, path: Path, credentials: Credentials | None = None) -> None:
+        """Answers on ``bind:port`` (with TLS where there are credentials) and on the Unix socket ``path``,
+        not yet SERVING.
 
         Raises:
             LocalError: an address is in use or not of this host, or another agent answers on the socket.
@@ -62,7 +73,10 @@ class GrpcServer:
         check_tcp(bind, port, "port")
         _check_socket(path)
         try:
-            self.port = self._server.add_insecure_port(_target(bind, port))
+            if credentials is not None:
+                self.port = self._server.add_secure_port(_target(bind, port), credentials.server())
+            else:
+                self.port = self._server.add_insecure_port(_target(bind, port))
             before = os.umask(0o177)
             try:
                 self._server.add_insecure_port(f"unix:{path}")

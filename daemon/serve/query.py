@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -14,6 +14,7 @@ from scoutd.daemon.clock import Stamps
 from scoutd.daemon.codec import verdict_from_bytes
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.ledger import Ledger
+from scoutd.daemon.peer.parties import Member
 from scoutd.daemon.seams import UnobservedPort
 from scoutd.daemon.serve import status
 from scoutd.daemon.watchers import Watcher, Watchers
@@ -36,6 +37,7 @@ class View:
     warnings: Callable[[], Iterable[str]]
     ledger: Ledger
     watchers: Watchers
+    members: Callable[[str], list[Member]] = field(default=lambda job: [])
 
     def selected(self, job: str) -> list[Job]:
         """All jobs, or the one of this name."""
@@ -55,7 +57,8 @@ class QueryService(query_pb2_grpc.QueryServicer):
             pid=os.getpid(),
             started_at=view.stamps.text(view.started_ns),
             stall_timeout_s=view.stall_timeout_s(),
-            jobs=[status.encode_job(job, view.stamps, now) for job in view.selected(request.job)],
+            jobs=[status.encode_job(job, view.stamps, now, view.members(job.name))
+                  for job in view.selected(request.job)],
             unobserved=status.encode_unobserved(view.unobserved()),
             warnings=list(view.warnings()),
         )

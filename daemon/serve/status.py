@@ -10,13 +10,14 @@ from scoutd.agent.verdict import State
 from scoutd.daemon.clock import Stamps
 from scoutd.daemon.codec import encode_verdict, seconds, wire_enum
 from scoutd.daemon.jobs import Job
+from scoutd.daemon.peer.parties import Member
 from scoutd.daemon.seams import UnobservedPort
 from scoutd.proto.v1 import query_pb2 as pb
 
 AXES: Final = ("d", "s", "t", "p", "c", "e")
 
 
-def encode_job(job: Job, stamps: Stamps, now_ns: int) -> pb.JobStatus:
+def encode_job(job: Job, stamps: Stamps, now_ns: int, members: Iterable[Member] = ()) -> pb.JobStatus:
     """A job's status; ages are counted on to ``now_ns``."""
     report = job.observation.report
     since_ns = max(0, now_ns - job.observed_ns)
@@ -28,6 +29,7 @@ def encode_job(job: Job, stamps: Stamps, now_ns: int) -> pb.JobStatus:
         ranks=[_rank(rank, job, report.node, since_ns) for rank in report.ranks],
         open=[encode_verdict(verdict, stamps) for verdict in job.open_verdicts()],
         ended=job.gone,
+        members=[_member(each) for each in members],
         suppressed=sum(verdict.state is State.SUPPRESSED for verdict in job.core.verdicts),
     )
 
@@ -47,6 +49,17 @@ def encode_topology(job: Job) -> pb.JobTopology:
                for rank in report.ranks],
         groups=_groups(report.ranks),
         warnings=job.observation.warnings,
+    )
+
+
+def _member(member: Member) -> pb.Member:
+    return pb.Member(
+        node=member.node,
+        address=member.address,
+        state="ALIVE" if member.reachable else "UNREACHABLE",
+        incarnation=member.incarnation,
+        heard_ago_s=seconds(member.heard_ago_ns),
+        me=member.me,
     )
 
 

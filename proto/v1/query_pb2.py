@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from scoutd.proto.v1 import verdict_pb2 as scoutd_dot_proto_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bscoutd/proto/v1/query.proto\x12\tscoutd.v1\x1a\x1dscoutd/proto/v1/verdict.proto\"\x1f\n\x10GetStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\"\xcd\x01\n\x11GetStatusResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x04\x12\x12\n\nstarted_at\x18\x04 \x01(\t\x12\x17\n\x0fstall_timeout_s\x18\x05 \x01(\x01\x12\"\n\x04jobs\x18\x06 \x03(\x0b\x32\x14.scoutd.v1.JobStatus\x12)\n\nunobserved\x18\x07 \x03(\x0b\x32\x15.scoutd.v1.Unobserved\x12\x10\n\x08warnings\x18\x08 \x03(\t\"\xb8\x01\n\tJobStatus\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12\x0b\n\x03run\x18\x04 \x01(\t\x12$\n\x05ranks\x18\x05 \x03(\x0b\x32\x15.scoutd.v1.RankStatus\x12 \n\x04open\x18\x06 \x03(\x0b\x32\x12.scoutd.v1.Verdict\x12\r\n\x05\x65nded\x18\x07 \x01(\x08\x12\x12\n\nsuppressed\x18\x08 \x01(\x04\"\x98\x02\n\nRankStatus\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x0f\n\x07process\x18\x05 \x01(\t\x12\x0c\n\x04step\x18\x06 \x01(\x04\x12\x1f\n\x05phase\x18\x07 \x01(\x0e\x32\x10.scoutd.v1.Phase\x12\x11\n\toperation\x18\x08 \x01(\t\x12\x10\n\x08silent_s\x18\t \x01(\x01\x12\x1c\n\x0fheartbeat_age_s\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07pending\x18\x0b \x01(\t\x12\x15\n\rshim_disabled\x18\x0c \x01(\t\x12\x0c\n\x04node\x18\r \x01(\tB\x12\n\x10_heartbeat_age_s\"7\n\nUnobserved\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\"B\n\x13ListVerdictsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nsuppressed\x18\x02 \x01(\x08\x12\n\n\x02id\x18\x03 \x01(\t\"<\n\x14ListVerdictsResponse\x12$\n\x08verdicts\x18\x01 \x03(\x0b\x32\x12.scoutd.v1.Verdict\"0\n\x14WatchVerdictsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\"!\n\x12GetTopologyRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\";\n\x13GetTopologyResponse\x12$\n\x04jobs\x18\x01 \x03(\x0b\x32\x16.scoutd.v1.JobTopology\"\xa2\x01\n\x0bJobTopology\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12#\n\x05ranks\x18\x04 \x03(\x0b\x32\x14.scoutd.v1.RankPlace\x12\'\n\x06groups\x18\x05 \x03(\x0b\x32\x17.scoutd.v1.ProcessGroup\x12\x10\n\x08warnings\x18\x06 \x03(\t\"\xbb\x01\n\tRankPlace\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12:\n\x0b\x63oordinates\x18\x05 \x03(\x0b\x32%.scoutd.v1.RankPlace.CoordinatesEntry\x1a\x32\n\x10\x43oordinatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"]\n\x0cProcessGroup\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x04 \x01(\t\x12\r\n\x05ranks\x18\x05 \x03(\r\"\x1e\n\x0f\x43oncludeRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"8\n\x10\x43oncludeResponse\x12$\n\x08verdicts\x18\x01 \x03(\x0b\x32\x12.scoutd.v1.Verdict2\xb6\x02\n\x05Query\x12\x46\n\tGetStatus\x12\x1b.scoutd.v1.GetStatusRequest\x1a\x1c.scoutd.v1.GetStatusResponse\x12O\n\x0cListVerdicts\x12\x1e.scoutd.v1.ListVerdictsRequest\x1a\x1f.scoutd.v1.ListVerdictsResponse\x12\x46\n\rWatchVerdicts\x12\x1f.scoutd.v1.WatchVerdictsRequest\x1a\x12.scoutd.v1.Verdict0\x01\x12L\n\x0bGetTopology\x12\x1d.scoutd.v1.GetTopologyRequest\x1a\x1e.scoutd.v1.GetTopologyResponse2N\n\x07\x43ontrol\x12\x43\n\x08\x43onclude\x12\x1a.scoutd.v1.ConcludeRequest\x1a\x1b.scoutd.v1.ConcludeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bscoutd/proto/v1/query.proto\x12\tscoutd.v1\x1a\x1dscoutd/proto/v1/verdict.proto\"\x1f\n\x10GetStatusRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\"\xcd\x01\n\x11GetStatusResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x04\x12\x12\n\nstarted_at\x18\x04 \x01(\t\x12\x17\n\x0fstall_timeout_s\x18\x05 \x01(\x01\x12\"\n\x04jobs\x18\x06 \x03(\x0b\x32\x14.scoutd.v1.JobStatus\x12)\n\nunobserved\x18\x07 \x03(\x0b\x32\x15.scoutd.v1.Unobserved\x12\x10\n\x08warnings\x18\x08 \x03(\t\"\xdc\x01\n\tJobStatus\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12\x0b\n\x03run\x18\x04 \x01(\t\x12$\n\x05ranks\x18\x05 \x03(\x0b\x32\x15.scoutd.v1.RankStatus\x12 \n\x04open\x18\x06 \x03(\x0b\x32\x12.scoutd.v1.Verdict\x12\r\n\x05\x65nded\x18\x07 \x01(\x08\x12\x12\n\nsuppressed\x18\x08 \x01(\x04\x12\"\n\x07members\x18\t \x03(\x0b\x32\x11.scoutd.v1.Member\"l\n\x06Member\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\x13\n\x0bheard_ago_s\x18\x05 \x01(\x01\x12\n\n\x02me\x18\x06 \x01(\x08\"\x98\x02\n\nRankStatus\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12\x0f\n\x07process\x18\x05 \x01(\t\x12\x0c\n\x04step\x18\x06 \x01(\x04\x12\x1f\n\x05phase\x18\x07 \x01(\x0e\x32\x10.scoutd.v1.Phase\x12\x11\n\toperation\x18\x08 \x01(\t\x12\x10\n\x08silent_s\x18\t \x01(\x01\x12\x1c\n\x0fheartbeat_age_s\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07pending\x18\x0b \x01(\t\x12\x15\n\rshim_disabled\x18\x0c \x01(\t\x12\x0c\n\x04node\x18\r \x01(\tB\x12\n\x10_heartbeat_age_s\"7\n\nUnobserved\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x0e\n\x06reason\x18\x03 \x01(\t\"B\n\x13ListVerdictsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nsuppressed\x18\x02 \x01(\x08\x12\n\n\x02id\x18\x03 \x01(\t\"<\n\x14ListVerdictsResponse\x12$\n\x08verdicts\x18\x01 \x03(\x0b\x32\x12.scoutd.v1.Verdict\"0\n\x14WatchVerdictsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\"!\n\x12GetTopologyRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\";\n\x13GetTopologyResponse\x12$\n\x04jobs\x18\x01 \x03(\x0b\x32\x16.scoutd.v1.JobTopology\"\xa2\x01\n\x0bJobTopology\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x12\n\nworld_size\x18\x03 \x01(\r\x12#\n\x05ranks\x18\x04 \x03(\x0b\x32\x14.scoutd.v1.RankPlace\x12\'\n\x06groups\x18\x05 \x03(\x0b\x32\x17.scoutd.v1.ProcessGroup\x12\x10\n\x08warnings\x18\x06 \x03(\t\"\xbb\x01\n\tRankPlace\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12:\n\x0b\x63oordinates\x18\x05 \x03(\x0b\x32%.scoutd.v1.RankPlace.CoordinatesEntry\x1a\x32\n\x10\x43oordinatesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"]\n\x0cProcessGroup\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x04 \x01(\t\x12\r\n\x05ranks\x18\x05 \x03(\r\"\x1e\n\x0f\x43oncludeRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"8\n\x10\x43oncludeResponse\x12$\n\x08verdicts\x18\x01 \x03(\x0b\x32\x12.scoutd.v1.Verdict2\xb6\x02\n\x05Query\x12\x46\n\tGetStatus\x12\x1b.scoutd.v1.GetStatusRequest\x1a\x1c.scoutd.v1.GetStatusResponse\x12O\n\x0cListVerdicts\x12\x1e.scoutd.v1.ListVerdictsRequest\x1a\x1f.scoutd.v1.ListVerdictsResponse\x12\x46\n\rWatchVerdicts\x12\x1f.scoutd.v1.WatchVerdictsRequest\x1a\x12.scoutd.v1.Verdict0\x01\x12L\n\x0bGetTopology\x12\x1d.scoutd.v1.GetTopologyRequest\x1a\x1e.scoutd.v1.GetTopologyResponse2N\n\x07\x43ontrol\x12\x43\n\x08\x43onclude\x12\x1a.scoutd.v1.ConcludeRequest\x1a\x1b.scoutd.v1.ConcludeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,35 +39,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSRESPONSE']._serialized_start=107
   _globals['_GETSTATUSRESPONSE']._serialized_end=312
   _globals['_JOBSTATUS']._serialized_start=315
-  _globals['_JOBSTATUS']._serialized_end=499
-  _globals['_RANKSTATUS']._serialized_start=502
-  _globals['_RANKSTATUS']._serialized_end=782
-  _globals['_UNOBSERVED']._serialized_start=784
-  _globals['_UNOBSERVED']._serialized_end=839
-  _globals['_LISTVERDICTSREQUEST']._serialized_start=841
-  _globals['_LISTVERDICTSREQUEST']._serialized_end=907
-  _globals['_LISTVERDICTSRESPONSE']._serialized_start=909
-  _globals['_LISTVERDICTSRESPONSE']._serialized_end=969
-  _globals['_WATCHVERDICTSREQUEST']._serialized_start=971
-  _globals['_WATCHVERDICTSREQUEST']._serialized_end=1019
-  _globals['_GETTOPOLOGYREQUEST']._serialized_start=1021
-  _globals['_GETTOPOLOGYREQUEST']._serialized_end=1054
-  _globals['_GETTOPOLOGYRESPONSE']._serialized_start=1056
-  _globals['_GETTOPOLOGYRESPONSE']._serialized_end=1115
-  _globals['_JOBTOPOLOGY']._serialized_start=1118
-  _globals['_JOBTOPOLOGY']._serialized_end=1280
-  _globals['_RANKPLACE']._serialized_start=1283
-  _globals['_RANKPLACE']._serialized_end=1470
-  _globals['_RANKPLACE_COORDINATESENTRY']._serialized_start=1420
-  _globals['_RANKPLACE_COORDINATESENTRY']._serialized_end=1470
-  _globals['_PROCESSGROUP']._serialized_start=1472
-  _globals['_PROCESSGROUP']._serialized_end=1565
-  _globals['_CONCLUDEREQUEST']._serialized_start=1567
-  _globals['_CONCLUDEREQUEST']._serialized_end=1597
-  _globals['_CONCLUDERESPONSE']._serialized_start=1599
-  _globals['_CONCLUDERESPONSE']._serialized_end=1655
-  _globals['_QUERY']._serialized_start=1658
-  _globals['_QUERY']._serialized_end=1968
-  _globals['_CONTROL']._serialized_start=1970
-  _globals['_CONTROL']._serialized_end=2048
+  _globals['_JOBSTATUS']._serialized_end=535
+  _globals['_MEMBER']._serialized_start=537
+  _globals['_MEMBER']._serialized_end=645
+  _globals['_RANKSTATUS']._serialized_start=648
+  _globals['_RANKSTATUS']._serialized_end=928
+  _globals['_UNOBSERVED']._serialized_start=930
+  _globals['_UNOBSERVED']._serialized_end=985
+  _globals['_LISTVERDICTSREQUEST']._serialized_start=987
+  _globals['_LISTVERDICTSREQUEST']._serialized_end=1053
+  _globals['_LISTVERDICTSRESPONSE']._serialized_start=1055
+  _globals['_LISTVERDICTSRESPONSE']._serialized_end=1115
+  _globals['_WATCHVERDICTSREQUEST']._serialized_start=1117
+  _globals['_WATCHVERDICTSREQUEST']._serialized_end=1165
+  _globals['_GETTOPOLOGYREQUEST']._serialized_start=1167
+  _globals['_GETTOPOLOGYREQUEST']._serialized_end=1200
+  _globals['_GETTOPOLOGYRESPONSE']._serialized_start=1202
+  _globals['_GETTOPOLOGYRESPONSE']._serialized_end=1261
+  _globals['_JOBTOPOLOGY']._serialized_start=1264
+  _globals['_JOBTOPOLOGY']._serialized_end=1426
+  _globals['_RANKPLACE']._serialized_start=1429
+  _globals['_RANKPLACE']._serialized_end=1616
+  _globals['_RANKPLACE_COORDINATESENTRY']._serialized_start=1566
+  _globals['_RANKPLACE_COORDINATESENTRY']._serialized_end=1616
+  _globals['_PROCESSGROUP']._serialized_start=1618
+  _globals['_PROCESSGROUP']._serialized_end=1711
+  _globals['_CONCLUDEREQUEST']._serialized_start=1713
+  _globals['_CONCLUDEREQUEST']._serialized_end=1743
+  _globals['_CONCLUDERESPONSE']._serialized_start=1745
+  _globals['_CONCLUDERESPONSE']._serialized_end=1801
+  _globals['_QUERY']._serialized_start=1804
+  _globals['_QUERY']._serialized_end=2114
+  _globals['_CONTROL']._serialized_start=2116
+  _globals['_CONTROL']._serialized_end=2194
 # @@protoc_insertion_point(module_scope)

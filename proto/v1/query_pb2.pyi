@@ -33,7 +33,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, node: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., started_at: _Optional[str] = ..., stall_timeout_s: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., unobserved: _Optional[_Iterable[_Union[Unobserved, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job", "generation", "world_size", "run", "ranks", "open", "ended", "suppressed")
+    __slots__ = ("job", "generation", "world_size", "run", "ranks", "open", "ended", "suppressed", "members")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class JobStatus(_message.Message):
     OPEN_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     world_size: int
@@ -50,7 +51,24 @@ class JobStatus(_message.Message):
     open: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
     ended: bool
     suppressed: int
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ...) -> None: ...
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("node", "address", "state", "incarnation", "heard_ago_s", "me")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HEARD_AGO_S_FIELD_NUMBER: _ClassVar[int]
+    ME_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    state: str
+    incarnation: int
+    heard_ago_s: float
+    me: bool
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., incarnation: _Optional[int] = ..., heard_ago_s: _Optional[float] = ..., me: bool = ...) -> None: ...
 
 class RankStatus(_message.Message):
     __slots__ = ("rank", "pid", "local_rank", "device", "process", "step", "phase", "operation", "silent_s", "heartbeat_age_s", "pending", "shim_disabled", "node")

@@ -24,6 +24,7 @@ from scoutd.agent.evidence import (
 )
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Action, Cause, Implicated, Scope, State, Status, Symptom, Verdict
+from scoutd.daemon.observe.job import Discovery
 
 S = 1_000_000_000
 
@@ -38,6 +39,7 @@ class Observation:
     disabled: Mapping[int, str] = field(default_factory=dict)
     shim_cost: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    discovery: Discovery = field(default_factory=Discovery)
 
 
 @dataclass(frozen=True)

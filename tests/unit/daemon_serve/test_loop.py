@@ -37,7 +37,7 @@ class Rig:
         self.script = script
         self.loop = Loop(self.observer, self.make_core, reporter, Notifier({}), self.clock, ObserveSection())
 
-    def make_core(self) -> FakeCore:
+    def make_core(self, job: str) -> FakeCore:
         self.cores.append(FakeCore(self.script))
         return self.cores[-1]
 

@@ -33,6 +33,12 @@ def test_exposition_is_the_golden_file() -> None:
     made.count_suppressed("phase CHECKPOINT may take 60 s")
     made.count_error("observe")
     made.watch_losses("hook", lambda: 3)
+    made.traffic.requests["Probe", "ok"] += 7
+    made.traffic.requests["Sync", "timeout"] += 1
+    made.traffic.answered["Probe"] += 6
+    made.traffic.refused["key"] += 2
+    made.traffic.bytes_in, made.traffic.bytes_out = 1000, 2000
+    made.peer_states = lambda: {"ALIVE": 3, "UNREACHABLE": 1}
     made.detection_latency.observe(5.5)
     made.observation.observe(0.0015)
     text = made.exposition().decode()
