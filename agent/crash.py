@@ -39,7 +39,7 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
         return [stall.stalled_finding(snapshot, graph, late)]
     if snapshot.lost:
         return [node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost)))]
-    if trouble[0].kind is Kind.ABORTED and trouble[0].note is not None:
+    if _died_by_itself(snapshot, trouble[0]):
         return [_dead(snapshot, graph, [trouble[0]], found)]
     return [_nobody(snapshot, graph, trouble)]
 
@@ -85,6 +85,21 @@ def _action(first: list[Death]) -> Action:
 def _timeline(found: list[Death]) -> list[EvidenceItem]:
     """Deaths in their order."""
     return [EvidenceItem(d.rank, "death", f"{k}. {d.what} ({d.kind.value})") for k, d in enumerate(found, 1)]
+
+
+def _died_by_itself(snapshot: Snapshot, first: Death) -> bool:
+    """The first end, inside a collective on which nobody disagrees, is a cause where it is an exception of
+    its own, an end that nobody saw, or an abort although all members' calls are known to be equal. A plain
+    exit code after a failed collective is none: the program swallowed what it was told."""
+    process = snapshot.ranks[first.rank].process
+    if first.kind is not Kind.ABORTED or first.at is None:
+        return False
+    if first.note is not None or (process.signal is None and process.exit_code is None):
+        return True
+    facts = snapshot.groups.get(first.at[0])
+    members = facts.members if facts is not None and facts.members is not None else ()
+    known = [r in snapshot.ranks and snapshot.call_at(r, first.at) is not None for r in members]
+    return process.signal is not None and bool(known) and all(known)
 
 
 def _left_early(graph: WaitGraph, found: list[Death], trouble: Death) -> list[Death]:

@@ -5,8 +5,8 @@ SIGTERM, their libraries abort. A death is a *consequence* if it
 
 - came by SIGTERM, SIGINT or SIGHUP after somebody else's end, or
 - is an exception whose text is a lost connection, or that left a collective after somebody else's end, or
-- is an abort (SIGABRT) inside a collective: judged on that collective first (``mismatch``), because the
-  process that aborts may be innocent.
+- is an abort (SIGABRT), a failure or an unseen end inside a collective: judged on that collective first
+  (``mismatch``), because the process that aborts may be innocent.
 
 What is left is *primary*. The first primary death is the cause; another one counts beside it only within
 ``TIE_NS``, in which nobody could have reacted to the first.
@@ -50,8 +50,8 @@ POLITE: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Kind(str, Enum):
-    """CLEAN: exit code 0. POLITE: told to end. LOST: a lost connection. ABORTED: SIGABRT, or an exception
-    of its own, inside a collective. PRIMARY: died by itself or was killed."""
+    """CLEAN: exit code 0. POLITE: told to end. LOST: a lost connection. ABORTED: SIGABRT, a failure or an
+    unseen end inside a collective. PRIMARY: died by itself or was killed."""
 
     CLEAN = "CLEAN"
     POLITE = "POLITE"
@@ -148,7 +148,7 @@ def _kind(report: RankReport, note: DeathNote | None, at: Rendezvous | None) -> 
         return Kind.ABORTED if process.signal == signal.SIGABRT and at is not None else Kind.PRIMARY
     if process.exit_code is None and _was_leaving(report):
         return Kind.CLEAN
-    return Kind.ABORTED if at is not None and process.exit_code is not None else Kind.PRIMARY
+    return Kind.ABORTED if at is not None else Kind.PRIMARY
 
 
 def _was_leaving(report: RankReport) -> bool:

@@ -143,7 +143,8 @@ class Session:
         if self._exited:
             return
         self._exited = True
-        if self.guard.part("exit").on:
+        if self.guard.part("exit").on and not self.notes.fatal:
+            # After a fatal exception the last coordinate stays: it says where the exception came from.
             self.coordinates.enter(shm.Phase.EXITING, encode("interpreter exit"))
         self.publisher.stop()
         self.agreement.stop()

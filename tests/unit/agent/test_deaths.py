@@ -184,3 +184,36 @@ def test_a_death_that_nobody_saw_is_dated_by_the_last_sign_of_life() -> None:
         job.dies(rank, ago=1.1, signal=9)
     (verdict,) = confirmed(job.run(0.5))
     assert implicated(verdict) == [1]
+
+
+def test_an_unseen_end_inside_a_collective_is_judged_by_fingerprints() -> None:
+    """Everybody was gone before the agent looked first: no exit status, but the calls are there."""
+    job = Job(4)
+    for rank in (0, 1, 3):
+        job.waits(rank, state=CallState.FAILED)
+        job.dies(rank, ago=1.0, code=1, note=LOST)
+    job.waits(2, numel=32)
+    job.change(2, process=ProcessView(ProcessStatus.GONE), heartbeat_age_ns=ns(1.4), silent_ns=ns(1.3))
+    (verdict,) = confirmed(job.run(0.5))
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISMATCH, [2])
+
+
+def test_an_unseen_end_inside_a_collective_without_disagreement_is_a_death() -> None:
+    job = Job(4)
+    for rank in (0, 1, 3):
+        job.waits(rank, state=CallState.FAILED)
+        job.dies(rank, ago=1.0, code=1, note=LOST)
+    job.waits(2)
+    job.change(2, process=ProcessView(ProcessStatus.GONE), heartbeat_age_ns=ns(1.4), silent_ns=ns(1.3))
+    (verdict,) = confirmed(job.run(0.5))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_DEAD, [2])
+
+
+def test_failures_that_the_program_swallowed_name_nobody() -> None:
+    """Every rank caught the lost connection and exited with 1: whoever was first is no culprit."""
+    job = Job(4)
+    for rank in job.ranks:
+        job.waits(rank, state=CallState.FAILED)
+        job.dies(rank, ago=1.5 - rank / 10, code=1)
+    (verdict,) = confirmed(job.run(0.5))
+    assert implicated(verdict) == []
