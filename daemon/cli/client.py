@@ -57,7 +57,7 @@ class Client:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log is nothing for people
         self.target: Final = find(address)
         self._channel = grpc.insecure_channel(self.target, options=OPTIONS)
-        self._stub: Any = query_pb2_grpc.QueryStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = query_pb2_grpc.QueryStub(self._channel)
 
     def status(self, job: str) -> query.GetStatusResponse:
         answer: query.GetStatusResponse = self._call("GetStatus", query.GetStatusRequest(job=job))

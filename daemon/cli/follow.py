@@ -35,8 +35,8 @@ class Agent:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own log is nothing for people
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
         self._run = run
-        self._query: Any = query_pb2_grpc.QueryStub(self._channel)  # type: ignore[no-untyped-call]
-        self._control: Any = query_pb2_grpc.ControlStub(self._channel)  # type: ignore[no-untyped-call]
+        self._query: Any = query_pb2_grpc.QueryStub(self._channel)
+        self._control: Any = query_pb2_grpc.ControlStub(self._channel)
 
     async def ready(self) -> None:
         """The agent answers."""
