@@ -82,6 +82,10 @@ def run(
     ] = None,
     port: Annotated[int | None, typer.Option(help="The agent's gRPC port; default: a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(help="The agent's HTTP port; default: a free one.")] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, metavar="N", help="Start N agents that share the ranks of this machine."),
+    ] = None,
     state_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the agent's state there; default: not kept.")
     ] = None,
@@ -112,6 +116,7 @@ def run(
         node=node,
         port=port,
         http_port=http_port,
+        nodes=nodes,
         state_dir=state_dir,
     )
     raise typer.Exit(run_command(options).code)

@@ -22,10 +22,12 @@ class RunOptions:
     port: int | None = None
     http_port: int | None = None
     state_dir: Path | None = None
+    nodes: int | None = None
+    """So many agents share the ranks of this machine; None: one."""
 
     @property
     def wants_private_agent(self) -> bool:
-        return any(value is not None for value in self.flags().values()) or self.config is not None
+        return any(value is not None for value in (*self.flags().values(), self.config, self.nodes))
 
     def flags(self) -> dict[str, object]:
         """By key path of the configuration, as ``configsource.load`` takes them."""

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,15 +39,37 @@ STOP_S: Final = 4.0
 """The agent allows itself 2 s to close; twice that is a stuck one."""
 
 
-class PrivateAgent:
-    """An agent process that is kept alive until ``stop``. ``say`` gets one line for the user."""
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An agent's place among the ``of`` agents of a run on this machine: its port, everybody's addresses
+    (comma-separated) and the file of their common secret."""
 
-    def __init__(self, tag: str, options: RunOptions, say: Callable[[str], None]) -> None:
+    index: int
+    of: int
+    port: int
+    peers: str
+    key: Path
+
+    @property
+    def suffix(self) -> str:
+        """Of the names of its socket and folder; the first has the names of an only agent."""
+        return f"-{self.index}" if self.index else ""
+
+
+class PrivateAgent:
+    """An agent process that is kept alive until ``stop``. ``say`` gets one line for the user. ``seat``: None
+    for an only agent."""
+
+    def __init__(
+        self, tag: str, options: RunOptions, say: Callable[[str], None], seat: Seat | None = None
+    ) -> None:
         self.tag: Final = tag
-        self.socket: Final = runtime.run_socket(tag)
+        name = tag + (seat.suffix if seat is not None else "")
+        self.socket: Final = runtime.run_socket(name)
+        self._seat: Final = seat
         self._options = options
         self._say = say
-        self._folder = Path(tempfile.gettempdir()) / f"scoutd-{tag}"
+        self._folder = Path(tempfile.gettempdir()) / f"scoutd-{name}"
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
@@ -114,12 +137,12 @@ class PrivateAgent:
     async def _spawn(self) -> asyncio.subprocess.Process:
         with open(self._folder / "agent.log", "ab") as log:
             return await asyncio.create_subprocess_exec(
-                *agent_command(self.tag, self.socket, self._options, self._folder),
+                *agent_command(self.tag, self.socket, self._options, self._folder, self._seat),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env=_agent_environment(),
+                env=_agent_environment(self._seat),
                 start_new_session=True,
             )
 
@@ -142,23 +165,33 @@ class PrivateAgent:
         return written[-1].removeprefix("scoutd: ") if written else "it said nothing"
 
 
-def agent_command(tag: str, socket: Path, options: RunOptions, folder: Path) -> list[str]:
+def agent_command(
+    tag: str, socket: Path, options: RunOptions, folder: Path, seat: Seat | None = None
+) -> list[str]:
     """The agent's command line; paths are absolute because it runs elsewhere."""
     command = [sys.executable, "-m", "scoutd.daemon.cli.tether", str(os.getpid()), str(folder)]
     command += ["--run", tag, "--socket", str(socket)]
-    command += ["--port", str(options.port or 0), "--http-port", str(options.http_port or 0)]
-    command += ["--state-dir", str((options.state_dir or folder / "state").absolute())]
+    index = seat.index if seat is not None else 0
+    http_port = options.http_port + index if options.http_port else 0
+    state = options.state_dir / f"node-{index}" if options.state_dir and seat else options.state_dir
+    command += ["--port", str(seat.port if seat else options.port or 0), "--http-port", str(http_port)]
+    command += ["--state-dir", str((state or folder / "state").absolute())]
     if options.stall_timeout_s is not None:
         command += ["--stall-timeout", f"{options.stall_timeout_s:g}"]
     if options.config is not None:
         command += ["--config", str(options.config.absolute())]
-    if options.node is not None:
+    if seat is not None:
+        command += ["--node", f"{options.node or 'node'}-{seat.index}", "--share", f"{seat.index}/{seat.of}"]
+        command += ["--bind", "127.0.0.1", "--peers", seat.peers]
+    elif options.node is not None:
         command += ["--node", options.node]
     return command
 
 
-def _agent_environment() -> dict[str, str]:
+def _agent_environment(seat: Seat | None) -> dict[str, str]:
     """Ours, and not the trainer's: neither tag nor injection, else the agent would observe itself."""
     environ = dict(os.environ)
     environ.pop("SCOUTD_RUN", None)
+    if seat is not None:
+        environ["SCOUTD_PEERS_KEY_FILE"] = str(seat.key)
     return environ

@@ -29,6 +29,7 @@ from scoutd.daemon.cli.listen import Listener
 from scoutd.daemon.cli.options import RunOptions
 from scoutd.daemon.cli.private_agent import PrivateAgent
 from scoutd.daemon.cli.screen import Screen
+from scoutd.daemon.cli.swarm import Swarm
 from scoutd.daemon.errors import ScoutdError
 from scoutd.proto.v1 import verdict_pb2 as pb
 
@@ -46,7 +47,7 @@ class Supervisor:
         self.tag: Final = launch.new_tag()
         self._screen = screen
         self._child: launch.Child | None = None
-        self._agent: PrivateAgent | None = None
+        self._agent: PrivateAgent | Swarm | None = None
         self._condemned = asyncio.Event()
         self._killed = asyncio.Event()
         self._signals = 0
@@ -70,11 +71,15 @@ class Supervisor:
             finally:
                 await self._clean_up(agent, listener)
 
-    async def _start_agent(self) -> PrivateAgent | None:
+    async def _start_agent(self) -> PrivateAgent | Swarm | None:
         """None where the node's agent serves us, or where there can be no agent."""
         if not self.options.wants_private_agent and runtime.answers(runtime.node_socket()):
             return None
-        agent = PrivateAgent(self.tag, self.options, self._screen.say)
+        agent: PrivateAgent | Swarm
+        if self.options.nodes is not None:
+            agent = Swarm(self.tag, self.options, self.options.nodes, self._screen.say)
+        else:
+            agent = PrivateAgent(self.tag, self.options, self._screen.say)
         try:
             await agent.start()
         except (OSError, ScoutdError) as error:
@@ -83,7 +88,7 @@ class Supervisor:
             return None
         return agent
 
-    def _start_listener(self, agent: PrivateAgent | None) -> Listener | None:
+    def _start_listener(self, agent: PrivateAgent | Swarm | None) -> Listener | None:
         socket = agent.socket if agent is not None else runtime.node_socket()
         if agent is None and not runtime.answers(socket):
             return None
@@ -124,7 +129,8 @@ class Supervisor:
         code = await exited
         self._ended = True
         if listener is not None and not self._signals and not (self._agent and self._agent.given_up):
-            await listener.conclude()
+            others = [self._agent.conclude()] if isinstance(self._agent, Swarm) else []
+            await asyncio.gather(listener.conclude(), *others)
         return FAULT_CODE if code and self.options.stop and self.journal.confirmed else code
 
     async def _stop(self, child: launch.Child, exited: asyncio.Task[int]) -> None:
@@ -141,7 +147,7 @@ class Supervisor:
             newest = self.journal.latest.get(verdict.id, verdict)
             self._screen.show(newest if newest.state == pb.CONFIRMED else verdict)
 
-    async def _clean_up(self, agent: PrivateAgent | None, listener: Listener | None) -> None:
+    async def _clean_up(self, agent: PrivateAgent | Swarm | None, listener: Listener | None) -> None:
         jobs = sweep.job_folders(self.tag)
         if listener is not None:
             await listener.close()

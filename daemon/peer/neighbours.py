@@ -1,8 +1,8 @@
 """This agent among others: its parties, its client, its service, where it is reached and whom it knows.
 
 The main loop asks for a core per job and tells every observation; everything else happens by itself. A job
-takes part in the exchange once its ranks are known to be spread over agents and a key is known: the one that
-rank 0's shim left in the trainer's store, else one made of a secret that the configuration names.
+takes part in the exchange once its ranks are known to be spread over agents and a key is known: one made of a
+secret that the configuration names, else the one that rank 0's shim left in the trainer's store.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Neighbours:
         if self._station.address != self.listener.address:
             self._station.address = self.listener.address
             self._addressed(self.listener.address)
-        keys = (*found.keys, *self._derived(observation.job, observation.generation))
+        # A secret of the configuration is there on all nodes at once; the store's key comes when it comes.
+        keys = (*self._derived(observation.job, observation.generation), *found.keys)
         party.meet(Rendezvous(observation.generation, found.shared, keys, tuple(seeds)))
         self._note_losses(party)
         self._tidy()
