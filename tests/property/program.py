@@ -67,7 +67,7 @@ class Model:
                     self.group_of[(rank, axis)] = identity
 
     def run(self) -> None:
-        while any([self._step(rank) for rank in self.ranks]):
+        while sum(self._step(rank) for rank in self.ranks):
             pass
 
     def _complete(self, place: tuple[int, int]) -> bool:
