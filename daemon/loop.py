@@ -33,6 +33,9 @@ YOUNG_NS: Final = 10 * NS_PER_S
 CONCLUDE_WAIT_S: Final = 1.0
 """How long ``conclude`` waits for the last processes: a launcher's children die within 0.1 s of it."""
 
+PEERS_WAIT_S: Final = 1.5
+"""And how long for other nodes' evidence: several rounds of the exchange."""
+
 MAX_CAPTURES: Final = 8
 MAX_KNOWN_FAILURES: Final = 256
 
@@ -82,11 +85,16 @@ class Loop:
     async def conclude(self, run: str = "") -> None:
         """The jobs of a run (of all runs, if empty) are decided as far as they can be, and forgotten.
 
-        Waits a moment for processes that are still dying; what lives after that is forgotten when it goes.
+        Waits a moment for processes that are still dying, and for what agents of other nodes saw of the end.
+        What lives after that is forgotten when it goes.
         """
         deadline = self._clock() + int(CONCLUDE_WAIT_S * NS_PER_S)
         self.round()
         while self._clock() < deadline and not all(job.gone for job in self._of(run)):
+            await self._rest(FAST_INTERVAL_S)
+            self.round()
+        deadline = self._clock() + int(PEERS_WAIT_S * NS_PER_S)
+        while self._clock() < deadline and not all(self._settled(job) for job in self._of(run)):
             await self._rest(FAST_INTERVAL_S)
             self.round()
         self.conclude_now(run)
@@ -108,6 +116,9 @@ class Loop:
     def wake(self) -> None:
         """The next round begins at once."""
         self._wake.set()
+
+    def _settled(self, job: Job) -> bool:
+        return self._neighbours is None or self._neighbours.settled(job.name)
 
     def _of(self, run: str) -> list[Job]:
         return [job for job in self.jobs.values() if not run or job.run == run]

@@ -111,6 +111,11 @@ class Neighbours:
             self.service.sessions.forget(job)
             self._lost.pop(job, None)
 
+    def settled(self, job: str) -> bool:
+        """The job can be judged for the last time; see ``JobParty.settled``."""
+        party = self._parties.get(job)
+        return party is None or party.settled
+
     def members(self, job: str) -> list[Member]:
         party = self._parties.get(job)
         return party.members(self._station.clock()) if party is not None else []

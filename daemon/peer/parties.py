@@ -106,6 +106,12 @@ class JobParty:
         return self._party.exchange
 
     @property
+    def settled(self) -> bool:
+        """A last judgement need not wait: nothing is suspected, or every rank of the job is known to be gone.
+        What the others saw of the end is still on its way otherwise."""
+        return self._member is None or not self._party.suspicious or self._party.ended
+
+    @property
     def garbled(self) -> int:
         """Reports of others that did not decode."""
         return self._party.garbled
