@@ -159,7 +159,7 @@ class Core:
             return True
         if self._round_began_ns is None:
             self._round_began_ns = now_ns
-        if self._reach is None or self._reach.complete:
+        if self._reach is None or not self._reach.stale:
             return True
         named = all(f.implicated for f in faults)
         patience = self._settings.round_s * (1 if named else 4)
@@ -177,7 +177,8 @@ class Core:
         if self._reach is None:
             moment = snapshot(aged, limit, paused)
         else:
-            moment = snapshot(aged, limit, paused, self._reach.unreachable, self._reach.majority)
+            r = self._reach
+            moment = snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale)
         self._unchanged = self._last_moment is not None and moment.inherit(self._last_moment)
         self._last_moment = moment
         return moment

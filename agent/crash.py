@@ -8,7 +8,7 @@ been silent longer than any wait explains.
 
 from __future__ import annotations
 
-from scoutd.agent import mismatch, node_loss, stall
+from scoutd.agent import mismatch, missing, node_loss, order, program, stall
 from scoutd.agent.deaths import TIE_NS, Death, Kind, deaths, primaries
 from scoutd.agent.evidence import CallState
 from scoutd.agent.finding import Finding
@@ -32,11 +32,15 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     if snapshot.unreachable and not snapshot.majority:
         return [node_loss.minority(snapshot, graph)]
     if (disagreement := mismatch.find(snapshot)) is not None:
-        return [stall.mismatch_finding(snapshot, graph, disagreement)]
+        return [program.mismatch_finding(snapshot, graph, disagreement)]
+    if (absent := missing.find(snapshot, graph)) is not None:
+        return [program.missing_finding(snapshot, graph, absent)]
     if left := _left_early(graph, found, trouble[0]):
         return [_dead(snapshot, graph, left, found)]
     if late := _late(snapshot, graph, trouble, settings):
         return [stall.stalled_finding(snapshot, graph, late)]
+    if cycles := order.find(snapshot, graph):
+        return [program.order_finding(snapshot, graph, cycle) for cycle in cycles]
     if snapshot.lost:
         return [node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost)))]
     if _died_by_itself(snapshot, trouble[0]):

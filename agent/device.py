@@ -71,7 +71,7 @@ def _judge(snapshot: Snapshot, place: Place) -> Stuck | None:
 def _retired(snapshot: Snapshot, rank: int, place: Place) -> bool | None:
     """Has this member finished the collective? None where its evidence is stale or absent."""
     report = snapshot.ranks.get(rank)
-    if report is None or snapshot.heartbeat_silent(rank):
+    if report is None or snapshot.heartbeat_silent(rank) or rank in snapshot.unheard:
         return None
     if rank in place.arrived:
         return False

@@ -19,13 +19,13 @@ class Observed:
 class Evidence:
     """The replicated map as it stands: every node's newest report with its age in ns, this node's own
     included, so that all agents judge the same words. ``unreachable``: nodes that nobody reaches.
-    ``majority``: more than half of all known nodes are in reach. ``complete``: the newest report of every
-    node in reach is here."""
+    ``majority``: more than half of all known nodes are in reach. ``stale``: nodes in reach whose newest
+    report is not here, or of which nothing was heard lately."""
 
     reports: tuple[tuple[NodeReport, int], ...]
     unreachable: frozenset[str]
     majority: bool
-    complete: bool
+    stale: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

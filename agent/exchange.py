@@ -89,13 +89,14 @@ class Exchange:
             self._next_sync_ns = now_ns
         self._alarmed_until_ns = now_ns + _ns(self.settings.alarm_hold_s)
 
-    def complete(self, now_ns: int) -> bool:
-        """The newest report of every node in reach is here, and each has been heard of lately."""
+    def stale(self, now_ns: int) -> frozenset[str]:
+        """Nodes in reach whose newest report is not here, or of which nothing was heard lately."""
         limit = self._quiet_ns() * 2 + self.round_trip.timeout_ns
-        return all(
-            node in self.unreachable
-            or (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
+        return frozenset(
+            node
             for node in self.peers
+            if node not in self.unreachable
+            and not (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
         )
 
     def tick(self, now_ns: int) -> list[Outgoing]:

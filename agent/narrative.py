@@ -135,3 +135,13 @@ def rank_evidence(snapshot: Snapshot, rank: int) -> list[EvidenceItem]:
     if report.stack is not None and report.stack.refused:
         items.append(EvidenceItem(rank, "stack", report.stack.refused))
     return items
+
+
+def group_of(snapshot: Snapshot, graph: WaitGraph, roots: Iterable[int]) -> tuple[int, ...]:
+    """Members of the first group in which a root is awaited, else all ranks."""
+    guilty = set(roots)
+    for place in graph.places.values():
+        facts = snapshot.groups.get(place.at[0])
+        if facts and facts.members is not None and guilty & {*place.absent, *place.unknown}:
+            return tuple(facts.members)
+    return tuple(sorted(snapshot.ranks))

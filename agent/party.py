@@ -14,7 +14,7 @@ from typing import Final
 from scoutd.agent.content import content, rounded
 from scoutd.agent.core import Core
 from scoutd.agent.events import Conclude, Effect, Evidence, Observed, Tick
-from scoutd.agent.evidence import NodeReport
+from scoutd.agent.evidence import NodeReport, ProcessStatus
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.messages import Outgoing, Relay, RelayReply, Reply, Request
 from scoutd.agent.settings import NS_PER_S, Settings
@@ -46,6 +46,18 @@ class Party:
     @property
     def suspicious(self) -> bool:
         return self.core.suspicious
+
+    @property
+    def ended(self) -> bool:
+        """Every rank of the job is known to be gone, by this node's word or another's."""
+        reports = [report for _, report in self._decoded.values() if report is not None]
+        gone = {
+            rank.rank
+            for report in reports
+            for rank in report.ranks
+            if rank.process.status is ProcessStatus.GONE
+        }
+        return bool(reports) and len(gone) >= max(report.world_size for report in reports)
 
     def apply(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,7 +93,7 @@ class Party:
             # What peers said then is no evidence now: their ranks move on unreported.
             self._sharing = False
             self._published = None
-            effects += self.core.step(Evidence((), frozenset(), True, True), now_ns)
+            effects += self.core.step(Evidence((), frozenset(), True), now_ns)
         effects += self.core.step(Tick(), now_ns)
         return effects, self.exchange.tick(now_ns)
 
@@ -115,7 +127,7 @@ class Party:
             tuple(reports),
             frozenset(exchange.unreachable),
             exchange.majority,
-            exchange.complete(now_ns),
+            exchange.stale(now_ns),
         )
 
     def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:

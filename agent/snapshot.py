@@ -45,7 +45,9 @@ class Snapshot:
     """``ranks`` by global rank; ``nodes`` names each rank's node. ``heartbeat_limit_ns``: an older counter
     or heartbeat is stale. ``paused``: pauses of the agent itself, (age of the end, length) in ns, with
     which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
-    that much. Rules that compare ages of several ranks ask the snapshot, never the report.
+    that much. ``stale``: nodes whose newest report is not here: what their ranks have not done by now, or
+    whether they still stand where they stood, is unknown. Rules that compare ages of several ranks ask
+    the snapshot, never the report.
     """
 
     world_size: int
@@ -55,6 +57,7 @@ class Snapshot:
     paused: tuple[tuple[int, int], ...] = ()
     unreachable: frozenset[str] = frozenset()
     majority: bool = True
+    stale: frozenset[str] = frozenset()
     ages: Mapping[int, int] = field(default_factory=dict)
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
@@ -72,7 +75,8 @@ class Snapshot:
         """True if the earlier moment judged the very same reports; its lasting answers are taken over."""
         if (
             len(self.ranks) == len(before.ranks)
-            and (self.unreachable, self.majority) == (before.unreachable, before.majority)
+            and (self.unreachable, self.majority, self.stale)
+            == (before.unreachable, before.majority, before.stale)
             and all(map(is_, self.ranks.values(), before.ranks.values()))
         ):
             self._lasting.update(before._lasting)
@@ -111,6 +115,12 @@ class Snapshot:
         """Ranks of unreachable nodes whose end nobody has seen."""
         return frozenset(r for r, node in self.nodes.items() if node in self.unreachable and self.alive(r))
 
+    @cached_property
+    def unheard(self) -> frozenset[int]:
+        """Ranks of nodes that are out of reach or stale: only what they had done is known."""
+        away = self.unreachable | self.stale
+        return frozenset(r for r, node in self.nodes.items() if node in away and self.alive(r))
+
     def heartbeat_silent(self, rank: int) -> bool:
         """The shim's own thread has not run for longer than the limit, and the process is alive.
 
@@ -131,7 +141,7 @@ class Snapshot:
         view = facts.views.get(rank) if facts else None
         if view is not None and view.enqueued >= sequence:
             return True
-        return None if self.heartbeat_silent(rank) or rank in self.lost else False
+        return None if self.heartbeat_silent(rank) or rank in self.unheard else False
 
     def call_at(self, rank: int, place: Rendezvous) -> Call | None:
         """The rank's own description of what it entered there, the public one if there are two."""
@@ -164,9 +174,14 @@ def _groups(moment: Snapshot) -> Mapping[int, GroupFacts]:
 
 
 def _facts(group: int, views: Mapping[int, GroupView]) -> GroupFacts:
-    name = next((v.description or v.name for v in views.values() if v.description or v.name), "")
+    name = next((_name(v) for v in views.values() if v.description or v.name), "")
     members = next((v.members for v in views.values() if v.members is not None), None)
     return GroupFacts(group, name, members, views)
+
+
+def _name(view: GroupView) -> str:
+    """The description that the program gave; torch calls a group without one "undefined"."""
+    return view.description if view.description not in ("", "undefined") else f"group {view.name}"
 
 
 def snapshot(
@@ -175,6 +190,7 @@ def snapshot(
     paused: tuple[tuple[int, int], ...] = (),
     unreachable: frozenset[str] = frozenset(),
     majority: bool = True,
+    stale: frozenset[str] = frozenset(),
 ) -> Snapshot:
     """Joins node reports, each with its own age in ns, into one moment.
 
@@ -193,4 +209,4 @@ def snapshot(
             ranks[rank.rank] = rank
             nodes[rank.rank] = report.node
             ages[rank.rank] = age_ns
-    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, ages)
+    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages)

@@ -8,18 +8,30 @@ transport come last, and if nothing at all is waited for, the job is at most pau
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from scoutd.agent import device, mismatch, node_loss, silence
+from scoutd.agent import device, mismatch, missing, node_loss, order, program, silence
 from scoutd.agent.consensus import exact
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text, waiters_text, where
+from scoutd.agent.narrative import (
+    cleared,
+    group_of,
+    implicate,
+    rank_evidence,
+    ranks_text,
+    waiters_text,
+    where,
+)
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.silence import Level, phase_of
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.unnamed import group_stall, nobody_waits, progressing, unresolved
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Implicated, Scope, State, Status
 from scoutd.agent.waitfor import WaitGraph, build
+
+TOGETHER_NS: Final = NS_PER_S
+"""Roots that fall silent within this time are one event, and one verdict."""
 
 
 def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[int, ...]]:
@@ -35,10 +47,14 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
     disagreement = mismatch.find(snapshot)
     if disagreement is not None and set(disagreement.calls) & set(silent):
-        return [mismatch_finding(snapshot, graph, disagreement)], ()
+        return [program.mismatch_finding(snapshot, graph, disagreement)], ()
+    if (left := missing.find(snapshot, graph)) is not None:
+        return [program.missing_finding(snapshot, graph, left)], ()
     if graph.roots:
         return _root_findings(snapshot, graph, settings, timeout), graph.undecided
-    if awaited := node_loss.awaited(snapshot, graph):
+    if cycles := order.find(snapshot, graph):
+        return [program.order_finding(snapshot, graph, cycle) for cycle in cycles], ()
+    if not graph.undecided and (awaited := node_loss.awaited(snapshot, graph)):
         return [node_loss.finding(snapshot, graph, awaited)], ()
     stuck = [s for s in device.find(snapshot, graph) if set(s.members) & set(snapshot.ranks) <= set(silent)]
     if stuck:
@@ -49,11 +65,11 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
 
 
 def _watched(snapshot: Snapshot, rank: int) -> bool:
-    return snapshot.ranks[rank].observed and snapshot.alive(rank) and rank not in snapshot.lost
+    return snapshot.ranks[rank].observed and snapshot.alive(rank) and rank not in snapshot.unheard
 
 
 def _stopped(snapshot: Snapshot, rank: int) -> bool:
-    return snapshot.ranks[rank].process.status is ProcessStatus.STOPPED
+    return snapshot.ranks[rank].process.status is ProcessStatus.STOPPED and rank not in snapshot.unheard
 
 
 def _stopped_findings(
@@ -97,44 +113,6 @@ def _stop_reason(snapshot: Snapshot, rank: int) -> Implicated:
     return implicate(snapshot, rank, f"process is in state T (stopped); was in {where(snapshot.ranks[rank])}")
 
 
-def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Mismatch) -> Finding:
-    """COLLECTIVE_MISMATCH with both fingerprints; nobody implicated where C3 cannot judge."""
-    ranks = list(found.minority)
-    sides: dict[str, list[int]] = {}
-    for rank, call in found.calls.items():
-        sides.setdefault(mismatch.describe(call), []).append(rank)
-    place = f"#{found.at[1]} of {snapshot.group_name(found.at[0])}"
-    text = "; ".join(f"{ranks_text(r)}: {side}" for side, r in sorted(sides.items(), key=lambda s: len(s[1])))
-    blamed = f"{ranks_text(ranks)} called something else" if ranks else "the members disagree"
-    first = snapshot.ranks[ranks[0] if ranks else min(found.calls)]
-    return Finding(
-        cause=Cause.COLLECTIVE_MISMATCH,
-        status=found.consensus.status,
-        scope=Scope.RANK if ranks else Scope.GROUP,
-        summary=f"{blamed} in collective {place} — {text}",
-        action=Action.FIX_PROGRAM,
-        anchor=f"group {found.at[0]:016x} sequence {found.at[1]}",
-        onset_age_ns=max(c.age_ns + snapshot.age_ns(r) for r, c in found.calls.items()),
-        implicated=tuple(
-            implicate(snapshot, r, f"called {mismatch.describe(found.calls[r])}") for r in ranks
-        ),
-        suspects=tuple(sorted(found.calls)),
-        cleared=cleared(snapshot, graph, ranks),
-        phase=phase_of(first),
-        operation=mismatch.describe(found.calls[first.rank]),
-        peer_group=found.members,
-        evidence=(
-            *(EvidenceItem(r, "fingerprint", mismatch.describe(c)) for r, c in sorted(found.calls.items())),
-            EvidenceItem(
-                None,
-                "consensus",
-                f"C3 over fingerprints: {found.consensus.status.value}"
-                + (f" ({found.consensus.reason})" if found.consensus.reason else ""),
-            ),
-        ),
-    )
-
-
 def stalled_finding(
     snapshot: Snapshot, graph: WaitGraph, roots: tuple[int, ...], hold: State | None = None, held: str = ""
 ) -> Finding:
@@ -155,10 +133,10 @@ def stalled_finding(
         anchor=_ordinals(snapshot, roots),
         onset_age_ns=snapshot.silence_ns(roots[0]) + snapshot.gone_age_ns(roots[0]),
         implicated=tuple(implicate(snapshot, r, _root_reason(snapshot, graph, r)) for r in roots),
-        cleared=cleared(snapshot, graph, roots),
+        cleared=cleared(snapshot, graph, (*roots, *graph.roots)),
         phase=phase_of(report),
         operation=report.coordinate.operation if report.coordinate else "",
-        peer_group=_peers(snapshot, graph, roots),
+        peer_group=group_of(snapshot, graph, roots),
         evidence=(*(e for r in roots for e in rank_evidence(snapshot, r)), _coordinate_consensus(snapshot)),
         hold=hold,
         held=held,
@@ -169,9 +147,8 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
     judged = {r: silence.judge(snapshot, r, settings) for r in graph.roots}
     gone = tuple(r for r in graph.roots if not snapshot.alive(r))
     alarmed = tuple(r for r, j in judged.items() if j.level is Level.ALARM and r not in gone)
-    findings = [_exited_finding(snapshot, graph, gone)] if gone else []
-    if alarmed:
-        findings.append(stalled_finding(snapshot, graph, alarmed))
+    findings = [program.exited_finding(snapshot, graph, gone)] if gone else []
+    findings += [stalled_finding(snapshot, graph, ranks) for ranks in _together(snapshot, alarmed, judged)]
     for rank, judgement in judged.items():
         if judgement.level is Level.BUSY:
             findings.append(stalled_finding(snapshot, graph, (rank,), State.OPEN, judgement.reason))
@@ -182,24 +159,26 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
     return findings
 
 
-def _exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...]) -> Finding:
-    report = snapshot.ranks[gone[0]]
-    return Finding(
-        cause=Cause.PROCESS_DEAD,
-        status=Status.ATTRIBUTED,
-        scope=Scope.RANK,
-        summary=f"{ranks_text(gone)} ended (exit code 0) before the others were done"
-        + waiters_text(graph, gone),
-        action=Action.FIX_PROGRAM,
-        anchor=f"exit of {sorted(gone)}",
-        onset_age_ns=snapshot.gone_age_ns(gone[0]),
-        implicated=tuple(implicate(snapshot, r, "exited while others wait for it") for r in gone),
-        cleared=cleared(snapshot, graph, gone),
-        phase=phase_of(report),
-        operation=report.coordinate.operation if report.coordinate else "",
-        peer_group=_peers(snapshot, graph, gone),
-        evidence=tuple(e for r in gone for e in rank_evidence(snapshot, r)),
-    )
+def _together(
+    snapshot: Snapshot, alarmed: tuple[int, ...], judged: dict[int, silence.Judgement]
+) -> list[tuple[int, ...]]:
+    """Alarmed roots, as groups that fell silent within ``TOGETHER_NS``; one verdict each.
+
+    A group is judged once all of it has passed its limits. So it depends on the evidence alone, and not on
+    the moment at which an agent happens to look.
+    """
+    groups: list[list[int]] = []
+    for rank in sorted(alarmed, key=lambda r: (-snapshot.silence_ns(r), r)):
+        if groups and snapshot.silence_ns(groups[-1][0]) - snapshot.silence_ns(rank) <= TOGETHER_NS:
+            groups[-1].append(rank)
+        else:
+            groups.append([rank])
+    if groups:
+        newest = snapshot.silence_ns(groups[-1][0]) - TOGETHER_NS
+        quiet = (r for r, judgement in judged.items() if judgement.level is Level.QUIET)
+        if any(newest <= snapshot.silence_ns(r) for r in quiet):
+            groups.pop()
+    return [tuple(sorted(group)) for group in groups]
 
 
 def _stuck_finding(snapshot: Snapshot, graph: WaitGraph, stuck: device.Stuck) -> Finding:
@@ -237,16 +216,6 @@ def _ordinals(snapshot: Snapshot, ranks: Iterable[int]) -> str:
     """Names the event: the coordinate at which each rank stopped."""
     coordinates = [(r, snapshot.ranks[r].coordinate) for r in ranks]
     return ", ".join(f"{r}@{c.ordinal if c else 0}" for r, c in coordinates)
-
-
-def _peers(snapshot: Snapshot, graph: WaitGraph, roots: Iterable[int]) -> tuple[int, ...]:
-    """Members of the first group in which a root is awaited, else all ranks."""
-    guilty = set(roots)
-    for place in graph.places.values():
-        facts = snapshot.groups.get(place.at[0])
-        if facts and facts.members is not None and guilty & {*place.absent, *place.unknown}:
-            return tuple(facts.members)
-    return tuple(sorted(snapshot.ranks))
 
 
 def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:

@@ -47,15 +47,14 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int]) -> Findi
         cause = Cause.STORE_WAIT
         why = f"{ranks_text(sorted(graph.excused))} waits for a key of the store"
     else:
-        cause = Cause.COLLECTIVE_ORDER
-        why = f"{ranks_text(sorted(graph.blocked))} wait for each other in a cycle"
+        why = f"{ranks_text(sorted(graph.blocked))} wait, and nobody is late"
     suspects = tuple(unknown or graph.undecided or sorted(graph.excused or graph.blocked))
     return Finding(
         cause=cause,
         status=Status.INCONCLUSIVE,
         scope=Scope.GROUP,
         summary=f"{ranks_text(silent)} made no progress, and nobody can be named: {why}",
-        action=Action.FIX_PROGRAM if cause is Cause.COLLECTIVE_ORDER else Action.OBSERVE,
+        action=Action.OBSERVE,
         anchor=f"unresolved {sorted(graph.places)}",
         onset_age_ns=min(snapshot.silence_ns(r) for r in silent),
         suspects=suspects,

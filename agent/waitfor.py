@@ -53,6 +53,8 @@ class WaitGraph:
     excused: frozenset[int]
     roots: tuple[int, ...] = ()
     undecided: tuple[int, ...] = ()
+    peers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Blocking edges of transfers (P2P), from rank to peer."""
     eliminated: frozenset[int] = field(default_factory=frozenset)
     """Roots that were found by elimination: stale counter, everybody else arrived."""
 
@@ -183,7 +185,7 @@ def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[in
     undecided: list[int] = []
     for rank in sorted((awaited | eliminated) & set(snapshot.ranks)):
         report = snapshot.ranks[rank]
-        outside = rank in graph.excused or rank in snapshot.lost
+        outside = rank in graph.excused or rank in snapshot.unheard
         if rank in graph.blocked or outside or not report.observed:
             continue
         if rank in graph.waits_for and host_waits(report) is None:
@@ -197,6 +199,7 @@ def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[in
         graph.excused,
         tuple(roots),
         tuple(undecided),
+        {rank: tuple(sorted(targets)) for rank, targets in peers.items()},
         frozenset(eliminated - awaited),
     )
 
@@ -208,7 +211,7 @@ def _eliminated(places: Iterable[Place], snapshot: Snapshot) -> Iterable[int]:
             continue
         for rank in place.unknown:
             report = snapshot.ranks.get(rank)
-            if report is None or not report.observed or rank in snapshot.lost:
+            if report is None or not report.observed or rank in snapshot.unheard:
                 continue
             if len(place.unknown) == 1 or (report.stack is not None and report.stack.waits is False):
                 yield rank

@@ -41,7 +41,7 @@ def test_a_death_that_was_reported_once_is_judged_when_it_is_old_enough() -> Non
         mine = node("a", *(job.ranks[r] for r in (0, 1)))
         other = node("b", *(job.ranks[r] for r in (2, 3)))
         core.step(Observed(mine), now)
-        core.step(Evidence(((mine, 0), (other, ns(0.1 * k))), frozenset(), True, True), now)
+        core.step(Evidence(((mine, 0), (other, ns(0.1 * k))), frozenset(), True), now)
         found += confirmed(verdicts(core.step(Tick(), now)))
     assert [(v.cause, [i.rank for i in v.implicated]) for v in found] == [(Cause.PROCESS_DEAD, [3])]
 
