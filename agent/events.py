@@ -19,8 +19,8 @@ class Observed:
 class Evidence:
     """The replicated map as it stands: every node's newest report with its age in ns, this node's own
     included, so that all agents judge the same words. ``unreachable``: nodes that nobody reaches.
-    ``majority``: more than half of all known nodes are in reach. ``stale``: nodes in reach whose newest
-    report is not here, or of which nothing was heard lately."""
+    ``stale``: nodes in reach whose newest report is not here, or of which nothing was heard lately.
+    ``majority``: more than half of all known nodes are neither."""
 
     reports: tuple[tuple[NodeReport, int], ...]
     unreachable: frozenset[str]

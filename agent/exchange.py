@@ -74,11 +74,10 @@ class Exchange:
     def peers(self) -> list[str]:
         return [node for node in self.replica.entries if node != self.replica.me]
 
-    @property
-    def majority(self) -> bool:
-        """More than half of all known nodes, this one included, are in reach."""
+    def majority(self, now_ns: int) -> bool:
+        """More than half of all known nodes, this one included, are in reach, with their newest word here."""
         total = len(self.replica.entries)
-        return 2 * (total - len(self.unreachable)) > total
+        return 2 * (total - len(self.unreachable) - len(self.stale(now_ns))) > total
 
     def alarmed(self, now_ns: int) -> bool:
         return now_ns < self._alarmed_until_ns

@@ -1,16 +1,17 @@
 """What agents say to each other, as values; ``daemon/codec`` turns them into ``scoutd.v1`` messages.
 
 Every request has one reply. Reports travel as opaque bytes: an agent forwards what it has not read, and
-decodes a report once, when its core wants it.
+decodes a report once, when its core wants it. Marks and blobs are named tuples: there are as many in one
+message as there are nodes, and they are made and compared at the pace of C.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """How new somebody's knowledge of one node is. ``incarnation`` counts the agent's lifetimes,
     ``version`` its reports, ``beat`` its rounds: a beat that grows says that the node is alive and has
     published nothing newer than ``version``. ``held`` is the version of the report that the sender of
@@ -24,8 +25,7 @@ class Mark:
     held: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """A report of ``mark.node`` at ``mark.version``, encoded by its owner."""
 
     mark: Mark
@@ -65,14 +65,16 @@ class RelayReply:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Push-pull, first half: everything I know, as marks."""
+    """Push-pull, first half: everything I know, as marks. ``alarmed``: my core is suspicious; if not, I am
+    new and want to know the others."""
 
     marks: tuple[Mark, ...]
+    alarmed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """What you lack (``blobs``), and what I lack (``wanted``, by node); ``marks``: where we differ."""
+    """What you lack (``blobs``), and what I lack (``wanted``, by node); ``marks``: what I know better."""
 
     blobs: tuple[Blob, ...]
     wanted: tuple[str, ...]

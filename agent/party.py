@@ -126,7 +126,7 @@ class Party:
         return Evidence(
             tuple(reports),
             frozenset(exchange.unreachable),
-            exchange.majority,
+            exchange.majority(now_ns),
             exchange.stale(now_ns),
         )
 

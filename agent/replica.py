@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from scoutd.agent.messages import Blob, Mark
 
 
 @dataclass(slots=True)
 class Entry:
-    """``data`` is None while only the mark is known; ``held`` is the version of ``data``, which may be older
-    than the mark's. ``reported_ns``: when the report was true, on the local clock. ``heard_ns``: when a
+    """``data`` is None while only the mark is known; ``mark.held`` is the version of ``data``, which may be
+    older than the mark's, 0 for none. ``reported_ns``: when the report was true, on the local clock. ``heard_ns``: when a
     higher beat was last learned."""
 
     mark: Mark
     data: bytes | None = None
-    held: int = 0
     reported_ns: int = 0
     heard_ns: int = 0
 
@@ -42,43 +41,56 @@ class Replica:
     def publish(self, data: bytes, now_ns: int) -> None:
         """A new version of this node's own report."""
         entry = self.entries[self.me]
-        entry.mark = replace(entry.mark, version=entry.mark.version + 1, beat=entry.mark.beat + 1)
-        entry.data, entry.held = data, entry.mark.version
+        version = entry.mark.version + 1
+        entry.mark = entry.mark._replace(version=version, beat=entry.mark.beat + 1, held=version)
+        entry.data = data
         entry.reported_ns = entry.heard_ns = now_ns
 
     def beat(self, now_ns: int) -> None:
         """This node is alive and has published nothing newer."""
         entry = self.entries[self.me]
-        entry.mark = replace(entry.mark, beat=entry.mark.beat + 1)
+        entry.mark = entry.mark._replace(beat=entry.mark.beat + 1)
         entry.heard_ns = now_ns
 
     def move(self, address: str) -> None:
         """This node listens elsewhere from now on."""
         entry = self.entries[self.me]
-        entry.mark = replace(entry.mark, address=address)
+        entry.mark = entry.mark._replace(address=address)
 
-    def merge_marks(self, marks: Iterable[Mark], now_ns: int) -> None:
+    def merge_marks(self, marks: Iterable[Mark], now_ns: int) -> list[str]:
+        """The marks are known; returns the nodes whose beat grew by that."""
+        entries, me, grown = self.entries, self.me, []
         for mark in marks:
-            self._merge_mark(mark, now_ns)
+            node, _, incarnation, version, beat, _ = mark
+            entry = entries.get(node)
+            if entry is not None and node != me:
+                old = entry.mark
+                if incarnation < old.incarnation or (
+                    incarnation == old.incarnation and version <= old.version and beat <= old.beat
+                ):
+                    continue
+            if self._merge_mark(mark, now_ns):
+                grown.append(node)
+        return grown
 
-    def _merge_mark(self, mark: Mark, now_ns: int) -> Entry | None:
+    def _merge_mark(self, mark: Mark, now_ns: int) -> bool:
+        """True if the node's beat grew."""
         if mark.node == self.me:
             self._outdo(mark)
-            return None
+            return False
         entry = self.entries.get(mark.node)
         if entry is None or mark.incarnation > entry.mark.incarnation:
-            entry = self.entries[mark.node] = Entry(mark, heard_ns=now_ns)
-        elif mark.incarnation == entry.mark.incarnation:
-            old = entry.mark
-            if mark.beat > old.beat:
-                entry.heard_ns = now_ns
-                address = mark.address
-            else:
-                address = old.address
-            entry.mark = Mark(
-                old.node, address, old.incarnation, max(old.version, mark.version), max(old.beat, mark.beat)
-            )
-        return entry
+            self.entries[mark.node] = Entry(mark._replace(held=0), heard_ns=now_ns)
+            return True
+        old = entry.mark
+        if mark.incarnation < old.incarnation:
+            return False
+        grew = mark.beat > old.beat
+        if grew:
+            entry.heard_ns = now_ns
+            old = old._replace(address=mark.address, beat=mark.beat)
+        entry.mark = old._replace(version=mark.version) if mark.version > old.version else old
+        return grew
 
     def _outdo(self, mark: Mark) -> None:
         """Who sees a higher incarnation of its own adopts it + 1: an earlier life lost its counter.
@@ -93,57 +105,56 @@ class Replica:
         )
         if mark.incarnation > mine.incarnation or ahead:
             entry = self.entries[self.me]
-            entry.mark = replace(
-                mine, incarnation=mark.incarnation + 1, version=mine.version + 1, beat=mine.beat + 1
+            version = mine.version + 1
+            entry.mark = mine._replace(
+                incarnation=mark.incarnation + 1,
+                version=version,
+                beat=mine.beat + 1,
+                held=version if entry.data is not None else 0,
             )
-            entry.held = entry.mark.version if entry.data is not None else 0
 
     def merge_blobs(self, blobs: Iterable[Blob], now_ns: int) -> int:
         """Takes the reports that are newer than what is held; returns how many."""
         taken = 0
-        for blob in blobs:
-            entry = self._merge_mark(blob.mark, now_ns)
-            if entry is None or blob.mark.incarnation != entry.mark.incarnation:
+        for mark, data, age_ns in blobs:
+            self._merge_mark(mark, now_ns)
+            entry = self.entries[mark.node]
+            known = entry.mark
+            if mark.node == self.me or mark.incarnation != known.incarnation or mark.held <= known.held:
                 continue
-            if blob.mark.held > entry.held:
-                entry.data, entry.held = blob.data, blob.mark.held
-                entry.reported_ns = now_ns - max(0, blob.age_ns)
-                taken += 1
+            entry.mark = known._replace(held=mark.held)
+            entry.data, entry.reported_ns = data, now_ns - max(0, age_ns)
+            taken += 1
         return taken
 
     def marks(self) -> tuple[Mark, ...]:
         """What is known of every node, with what this agent can hand over."""
-        return tuple(self.mark_of(node) for node in self.entries)
+        return tuple([entry.mark for entry in self.entries.values()])
 
     def mark_of(self, node: str) -> Mark:
-        entry = self.entries[node]
-        return replace(entry.mark, held=entry.held)
+        return self.entries[node].mark
 
     def difference(self, marks: Iterable[Mark]) -> tuple[list[str], list[str], list[Mark]]:
-        """Against a peer's marks: (nodes whose report it lacks, whose report I lack, my other marks)."""
+        """Against a peer's marks: (nodes whose report it lacks, whose report I lack, what I know better)."""
         theirs = {mark.node: mark for mark in marks}
         lacks: list[str] = []
+        wanted: list[str] = []
         newer: list[Mark] = []
         for node, entry in self.entries.items():
-            known = theirs.get(node)
-            mine = entry.mark
-            if known is None or (mine.incarnation, mine.version, mine.beat) != (
-                known.incarnation,
-                known.version,
-                known.beat,
-            ):
-                newer.append(self.mark_of(node))
-            held = (known.incarnation, known.held) if known is not None else (0, 0)
-            if entry.data is not None and (mine.incarnation, entry.held) > held:
-                lacks.append(node)
-        wanted = [node for node, mark in theirs.items() if self._want(mark)]
-        return lacks, wanted, newer
-
-    def _want(self, mark: Mark) -> bool:
-        if mark.node == self.me or not mark.held:
-            return False
-        entry = self.entries.get(mark.node)
-        return entry is None or (mark.incarnation, mark.held) > (entry.mark.incarnation, entry.held)
+            mine, known = entry.mark, theirs.pop(node, None)
+            if known is None:
+                newer.append(mine)
+                if mine.held:
+                    lacks.append(node)
+            elif known != mine:
+                if mine[2:5] > known[2:5]:
+                    newer.append(mine)
+                if mine.held and (mine.incarnation, mine.held) > (known.incarnation, known.held):
+                    lacks.append(node)
+                elif known.held and (known.incarnation, known.held) > (mine.incarnation, mine.held):
+                    wanted.append(node)
+        wanted += [node for node, mark in theirs.items() if mark.held]
+        return lacks, [node for node in wanted if node != self.me], newer
 
     def blobs(self, nodes: Iterable[str], now_ns: int) -> tuple[Blob, ...]:
         """Reports of these nodes, as far as they are held."""
@@ -151,13 +162,13 @@ class Replica:
         for node in nodes:
             entry = self.entries.get(node)
             if entry is not None and entry.data is not None:
-                found.append(Blob(self.mark_of(node), entry.data, now_ns - entry.reported_ns))
+                found.append(Blob(entry.mark, entry.data, now_ns - entry.reported_ns))
         return tuple(found)
 
     def reports(self) -> Mapping[str, tuple[bytes, tuple[int, int], int]]:
         """Per node: the report, its (incarnation, version), and when it was true on the local clock."""
         return {
-            node: (entry.data, (entry.mark.incarnation, entry.held), entry.reported_ns)
+            node: (entry.data, (entry.mark.incarnation, entry.mark.held), entry.reported_ns)
             for node, entry in self.entries.items()
             if entry.data is not None
         }
@@ -165,9 +176,9 @@ class Replica:
     def current(self, node: str) -> bool:
         """The report that is held is the newest that anybody mentioned."""
         entry = self.entries[node]
-        return entry.data is not None and entry.held == entry.mark.version
+        return entry.data is not None and entry.mark.held == entry.mark.version
 
     def digest(self) -> str:
         """Equal digests mean equal evidence: 16 hexadecimal digits over all (node, incarnation, version)."""
-        text = "\n".join(f"{node} {e.mark.incarnation} {e.held}" for node, e in sorted(self.entries.items()))
+        text = "\n".join(f"{node} {e.mark.incarnation} {e.mark.held}" for node, e in sorted(self.entries.items()))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -45,9 +45,9 @@ class Snapshot:
     """``ranks`` by global rank; ``nodes`` names each rank's node. ``heartbeat_limit_ns``: an older counter
     or heartbeat is stale. ``paused``: pauses of the agent itself, (age of the end, length) in ns, with
     which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
-    that much. ``stale``: nodes whose newest report is not here: what their ranks have not done by now, or
-    whether they still stand where they stood, is unknown. Rules that compare ages of several ranks ask
-    the snapshot, never the report.
+    that much. Rules that compare ages of several ranks ask the snapshot, never the report. ``stale``: nodes
+    whose newest report is not here: what their ranks have not done by now, or whether they still stand
+    where they stood, is unknown.
     """
 
     world_size: int

@@ -43,8 +43,10 @@ def run(seed: int) -> tuple[Outcome, World]:
 
 
 def _settled(world: World, case: cases.Case) -> bool:
-    """Every agent confirmed something three seconds ago, and no trouble is to come."""
-    if any(at + 6.5 > world.timeline.now_s for at, _, _ in case.troubles) or len(case.faults) != 1:
+    """Every agent confirmed something three seconds ago, and nothing more is to come."""
+    if any(at + 6.5 > world.timeline.now_s for at, _, _ in case.troubles):
+        return False
+    if len(case.faults) != len(world.training.struck) or any(f.kind == "busy" for f in case.faults):
         return False
     last: dict[str, int] = {}
     for said in world.said:

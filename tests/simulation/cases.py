@@ -11,7 +11,6 @@ from tests.simulation.program import random_grid, random_step
 from tests.simulation.trainers import DEATHS, HANGS, Fault, Training
 from tests.simulation.world import World
 
-STALL_S = 5.0
 KINDS = (*HANGS, "sleep", "sleep", "stop", *DEATHS, "mismatch")
 
 
@@ -39,17 +38,18 @@ def build(seed: int) -> Case:
         duplication=rng.choice((0.0, 0.1)),
         mean_delay_s=rng.choice((0.001, 0.005, 0.02)),
     )
-    world = World(seed, Settings(stall_timeout_s=STALL_S), weather)
+    stall_s = rng.choice((3.0, 5.0, 5.0, 8.0))
+    world = World(seed, Settings(stall_timeout_s=stall_s, heartbeat_limit_s=min(5.0, stall_s * 0.8)), weather)
     faults = _faults(rng, grid.world_size, len(ops))
     recorder, resets = rng.random() < 0.25, rng.random() < 0.7
     training = Training(world.timeline, random.Random(f"run {seed}"), grid, ops, faults, resets, recorder)
     warm = rng.random() < 0.8
     world.populate(nodes, per_node, training, warm)
-    slow = STALL_S * 3 if any(f.kind == "busy" for f in faults) else 0.0
-    case = Case(seed, world, "", faults, 4.0 + STALL_S + 8.0 + slow)
+    slow = stall_s * 3 if any(f.kind == "busy" for f in faults) else 0.0
+    case = Case(seed, world, "", faults, 4.0 + stall_s + 7.0 + slow)
     _troubles(rng, case, list(world.agents))
     case.text = (
-        f"seed {seed}: {nodes} nodes × {per_node}, grid {grid.shape}, loss {weather.loss:.0%}, "
+        f"seed {seed}: {nodes} nodes × {per_node}, stall {stall_s:g} s, grid {grid.shape}, loss {weather.loss:.0%}, "
         f"{'recorder' if recorder else 'public'}, {'resets' if resets else 'no resets'}, "
         f"{'warm' if warm else 'cold'}; faults {[(f.kind, f.rank, f.step, f.op) for f in faults]}; "
         f"troubles {[(round(at, 1), what, who) for at, what, who in case.troubles]}"

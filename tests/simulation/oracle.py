@@ -62,8 +62,8 @@ def must_name(world: World) -> set[int]:
     if dead:
         first = min(dead.values())
         return {r for r in kinds if training.struck[r] <= first} - lost
-    if lost and _awaited(world) & lost:
-        return lost
+    if lost and (_awaited(world) & lost or any(t.note for t in training.ranks)):
+        return lost | set(kinds)
     stopped = {r for r, kind in kinds.items() if kind == "stop"}
     hung = {r for r, kind in kinds.items() if kind in HANGS}
     return stopped | (hung & _awaited(world)) | _odd(world)
