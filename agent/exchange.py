@@ -123,7 +123,8 @@ class Exchange:
                 self.alarm(now_ns)
             return ProbeReply(self._own_marks(), self.alarmed(now_ns))
         if isinstance(request, Sync):
-            self.alarm(now_ns)
+            if request.alarmed:
+                self.alarm(now_ns)
             self._learn(request.marks, now_ns)
             lacks, wanted, newer = self.replica.difference(request.marks)
             return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer))
@@ -180,7 +181,7 @@ class Exchange:
         mine = self.replica.mine.address
         chosen = [a for a in self.seeds if a != mine]
         self.random.shuffle(chosen)
-        request = Sync(self.replica.marks())
+        request = Sync(self.replica.marks(), self.alarmed(now_ns))
         return [
             Outgoing("", address, request, _ns(self.settings.most_timeout_s))
             for address in chosen[: self.settings.fanout]
@@ -188,16 +189,8 @@ class Exchange:
 
     def _learn(self, marks: Iterable[Mark], now_ns: int) -> None:
         """Marks are merged; a node whose beat grew is in reach."""
-        marks = tuple(marks)
-        before = {mark.node: self._beat_of(mark.node) for mark in marks}
-        self.replica.merge_marks(marks, now_ns)
-        for node, beat in before.items():
-            if self._beat_of(node) > beat:
-                self._in_reach(node)
-
-    def _beat_of(self, node: str) -> tuple[int, int]:
-        entry = self.replica.entries.get(node)
-        return (entry.mark.incarnation, entry.mark.beat) if entry is not None else (0, 0)
+        for node in self.replica.merge_marks(marks, now_ns):
+            self._in_reach(node)
 
     def _in_reach(self, node: str) -> None:
         self.unreachable.pop(node, None)

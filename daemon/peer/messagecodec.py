@@ -79,31 +79,30 @@ def _decode(how: tuple[type[Message], Callable[[Any], Any]], body: bytes) -> Any
     return read(message)
 
 
-def _mark(mark: Mark) -> pb.Mark:
-    return pb.Mark(
-        node=mark.node,
-        address=mark.address,
-        incarnation=mark.incarnation,
-        version=mark.version,
-        beat=mark.beat,
-        held=mark.held,
+def _marks(marks: Iterable[Mark]) -> pb.Marks:
+    columns = list(zip(*marks, strict=True))
+    if not columns:
+        return pb.Marks()
+    node, address, incarnation, version, beat, held = columns
+    return pb.Marks(
+        node=node, address=address, incarnation=incarnation, version=version, beat=beat, held=held
     )
 
 
-def _marks(marks: Iterable[Mark]) -> list[pb.Mark]:
-    return [_mark(each) for each in marks]
-
-
-def _blobs(blobs: Iterable[Blob]) -> list[pb.Blob]:
+def _blobs(blobs: Iterable[Blob]) -> pb.Blobs:
     """As many as fit, the first always: the receiver refuses what is beyond all measure."""
-    taken: list[pb.Blob] = []
+    taken: list[Blob] = []
     room = BLOB_BYTES
     for blob in blobs:
         room -= len(blob.data) + MAX_NAME
         if room < 0 and taken:
             break
-        taken.append(pb.Blob(mark=_mark(blob.mark), data=blob.data, age_ns=max(0, blob.age_ns)))
-    return taken
+        taken.append(blob)
+    return pb.Blobs(
+        mark=_marks(blob.mark for blob in taken),
+        data=[blob.data for blob in taken],
+        age_ns=[max(0, blob.age_ns) for blob in taken],
+    )
 
 
 def name(text: str, what: str) -> str:
@@ -113,33 +112,35 @@ def name(text: str, what: str) -> str:
     return text
 
 
-def _read_mark(mark: pb.Mark) -> Mark:
-    address = name(mark.address, "an address") if mark.address else ""
-    return Mark(name(mark.node, "a node"), address, mark.incarnation, mark.version, mark.beat, mark.held)
+def _read_marks(marks: pb.Marks) -> tuple[Mark, ...]:
+    nodes, addresses = list(marks.node), list(marks.address)
+    columns = (nodes, addresses, marks.incarnation, marks.version, marks.beat, marks.held)
+    if len(nodes) > MAX_MARKS or any(len(column) != len(nodes) for column in columns):
+        raise ValueError(f"{len(nodes)} marks, or columns that differ in length")
+    if not all(nodes):
+        raise ValueError("a node without a name")
+    texts = {*nodes, *addresses}
+    if max(map(len, texts), default=0) > MAX_NAME or not all(map(str.isprintable, texts)):
+        raise ValueError("a node or an address is too long or not printable")
+    return tuple(map(Mark._make, zip(*columns, strict=True)))
 
 
-def _read_marks(marks: Iterable[pb.Mark]) -> tuple[Mark, ...]:
-    found = tuple(_read_mark(each) for each in marks)
-    if len(found) > MAX_MARKS:
-        raise ValueError(f"{len(found)} marks")
-    return found
-
-
-def _read_blob(blob: pb.Blob) -> Blob:
-    if len(blob.data) > MAX_REPORT_BYTES:
-        raise ValueError(f"a report of {len(blob.data)} bytes")
-    return Blob(_read_mark(blob.mark), blob.data, blob.age_ns)
+def _read_blobs(blobs: pb.Blobs) -> tuple[Blob, ...]:
+    marks = _read_marks(blobs.mark)
+    if any(len(data) > MAX_REPORT_BYTES for data in blobs.data):
+        raise ValueError("a report that is too long")
+    return tuple(map(Blob._make, zip(marks, blobs.data, blobs.age_ns, strict=True)))
 
 
 def _read_probe(message: pb.ProbeRequest) -> Probe:
-    if not message.marks:
+    if not message.marks.node:
         raise ValueError("a probe without its sender's mark")
     return Probe(_read_marks(message.marks), message.alarmed)
 
 
 def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
     return SyncReply(
-        tuple(_read_blob(each) for each in message.blobs),
+        _read_blobs(message.blobs),
         tuple(name(each, "a node") for each in message.wanted),
         _read_marks(message.marks),
     )
@@ -150,7 +151,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
     ProbeReply: lambda m: pb.ProbeResponse(marks=_marks(m.marks), alarmed=m.alarmed),
     Relay: lambda m: pb.RelayRequest(node=m.node, address=m.address),
     RelayReply: lambda m: pb.RelayResponse(reached=m.reached, marks=_marks(m.marks)),
-    Sync: lambda m: pb.SyncRequest(marks=_marks(m.marks)),
+    Sync: lambda m: pb.SyncRequest(marks=_marks(m.marks), alarmed=m.alarmed),
     SyncReply: lambda m: pb.SyncResponse(blobs=_blobs(m.blobs), wanted=m.wanted, marks=_marks(m.marks)),
     Push: lambda m: pb.PushRequest(blobs=_blobs(m.blobs)),
     PushReply: lambda m: pb.PushResponse(taken=m.taken),
@@ -161,8 +162,8 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
         pb.RelayRequest,
         lambda m: Relay(name(m.node, "a node"), name(m.address, "an address")),
     ),
-    "Sync": (pb.SyncRequest, lambda m: Sync(_read_marks(m.marks))),
-    "Push": (pb.PushRequest, lambda m: Push(tuple(_read_blob(each) for each in m.blobs))),
+    "Sync": (pb.SyncRequest, lambda m: Sync(_read_marks(m.marks), m.alarmed)),
+    "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
 }
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (pb.ProbeResponse, lambda m: ProbeReply(_read_marks(m.marks), m.alarmed)),

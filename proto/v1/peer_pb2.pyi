@@ -37,7 +37,7 @@ class Greeting(_message.Message):
     challenge: bytes
     def __init__(self, challenge: _Optional[bytes] = ...) -> None: ...
 
-class Mark(_message.Message):
+class Marks(_message.Message):
     __slots__ = ("node", "address", "incarnation", "version", "beat", "held")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -45,39 +45,39 @@ class Mark(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BEAT_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
-    node: str
-    address: str
-    incarnation: int
-    version: int
-    beat: int
-    held: int
-    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., beat: _Optional[int] = ..., held: _Optional[int] = ...) -> None: ...
+    node: _containers.RepeatedScalarFieldContainer[str]
+    address: _containers.RepeatedScalarFieldContainer[str]
+    incarnation: _containers.RepeatedScalarFieldContainer[int]
+    version: _containers.RepeatedScalarFieldContainer[int]
+    beat: _containers.RepeatedScalarFieldContainer[int]
+    held: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[_Iterable[str]] = ..., address: _Optional[_Iterable[str]] = ..., incarnation: _Optional[_Iterable[int]] = ..., version: _Optional[_Iterable[int]] = ..., beat: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Blob(_message.Message):
+class Blobs(_message.Message):
     __slots__ = ("mark", "data", "age_ns")
     MARK_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     AGE_NS_FIELD_NUMBER: _ClassVar[int]
-    mark: Mark
-    data: bytes
-    age_ns: int
-    def __init__(self, mark: _Optional[_Union[Mark, _Mapping]] = ..., data: _Optional[bytes] = ..., age_ns: _Optional[int] = ...) -> None: ...
+    mark: Marks
+    data: _containers.RepeatedScalarFieldContainer[bytes]
+    age_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, mark: _Optional[_Union[Marks, _Mapping]] = ..., data: _Optional[_Iterable[bytes]] = ..., age_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ProbeRequest(_message.Message):
     __slots__ = ("marks", "alarmed")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARMED_FIELD_NUMBER: _ClassVar[int]
-    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    marks: Marks
     alarmed: bool
-    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., alarmed: bool = ...) -> None: ...
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
 
 class ProbeResponse(_message.Message):
     __slots__ = ("marks", "alarmed")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARMED_FIELD_NUMBER: _ClassVar[int]
-    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    marks: Marks
     alarmed: bool
-    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., alarmed: bool = ...) -> None: ...
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
 
 class RelayRequest(_message.Message):
     __slots__ = ("node", "address")
@@ -92,30 +92,32 @@ class RelayResponse(_message.Message):
     REACHED_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     reached: bool
-    marks: _containers.RepeatedCompositeFieldContainer[Mark]
-    def __init__(self, reached: bool = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+    marks: Marks
+    def __init__(self, reached: bool = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("marks",)
+    __slots__ = ("marks", "alarmed")
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    marks: _containers.RepeatedCompositeFieldContainer[Mark]
-    def __init__(self, marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    marks: Marks
+    alarmed: bool
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
 
 class SyncResponse(_message.Message):
     __slots__ = ("blobs", "wanted", "marks")
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
+    blobs: Blobs
     wanted: _containers.RepeatedScalarFieldContainer[str]
-    marks: _containers.RepeatedCompositeFieldContainer[Mark]
-    def __init__(self, blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+    marks: Marks
+    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
 
 class PushRequest(_message.Message):
     __slots__ = ("blobs",)
     BLOBS_FIELD_NUMBER: _ClassVar[int]
-    blobs: _containers.RepeatedCompositeFieldContainer[Blob]
-    def __init__(self, blobs: _Optional[_Iterable[_Union[Blob, _Mapping]]] = ...) -> None: ...
+    blobs: Blobs
+    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ...) -> None: ...
 
 class PushResponse(_message.Message):
     __slots__ = ("taken",)

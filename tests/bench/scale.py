@@ -9,8 +9,8 @@ the work that otherwise that many machines do.
 
 The last line is one JSON object. ``seconds_to_all``: from the moment at which the stall is suspicious (a
 quarter of ``--timeout``) until every agent holds the CONFIRMED verdict under one id; ``seconds_late`` counts
-from the timeout. ``bytes_per_agent``: mean of what an agent has sent meanwhile, in sealed messages. ``cpu_s``:
-CPU time of the process meanwhile; ``rss_mb``: its size at the end.
+from the timeout. ``bytes_per_agent``: mean of what an agent has sent meanwhile, in sealed messages.
+``cpu_s``: CPU time of the process meanwhile; ``rss_mb``: its size at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -31,7 +31,7 @@ from scoutd.agent.core import WATCH_SHARE
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import State, Verdict
 from scoutd.daemon import log
-from scoutd.daemon.clock import NS_PER_S, Stamps, monotonic_ns
+from scoutd.daemon.clock import Stamps, monotonic_ns
 from scoutd.daemon.config import ObserveSection
 from scoutd.daemon.hooks import VerdictHook
 from scoutd.daemon.ledger import Ledger
@@ -142,8 +142,10 @@ async def measure(agents: int, timeout_s: float, quiet_s: float) -> dict[str, ob
         "rss_mb": round(process.memory_info().rss / 1e6, 1),
     }
     check(cluster)
-    traffic = sum((a.metrics.traffic.requests for a in cluster.agents), type(cluster.agents[0].metrics.traffic.requests)())
-    note(f"requests: {dict(traffic)}")
+    requests: Counter[tuple[str, str]] = Counter()
+    for agent in cluster.agents:
+        requests.update(agent.metrics.traffic.requests)
+    note(f"requests: {dict(requests)}")
     await cluster.close()
     return result
 

@@ -106,6 +106,20 @@ def test_a_body_or_report_beyond_the_limit_is_refused() -> None:
 
 @pytest.mark.parametrize("node", ["", "x" * 200, "a\nb"])
 def test_names_are_checked(node: str) -> None:
-    body = peer_pb2.SyncRequest(marks=[peer_pb2.Mark(node=node)]).SerializeToString()
+    marks = peer_pb2.Marks(node=[node], address=["a:1"], incarnation=[1], version=[1], beat=[1], held=[1])
+    body = peer_pb2.SyncRequest(marks=marks).SerializeToString()
     with pytest.raises(ValueError, match="a node"):
         messagecodec.decode_request("Sync", body)
+
+
+def test_columns_of_different_length_are_no_marks() -> None:
+    marks = peer_pb2.Marks(node=["a", "b"], address=["", ""], incarnation=[1], version=[1], beat=[1], held=[1])
+    with pytest.raises(ValueError, match="differ in length"):
+        messagecodec.decode_request("Sync", peer_pb2.SyncRequest(marks=marks).SerializeToString())
+
+
+def test_reports_without_a_mark_each_are_no_blobs() -> None:
+    marks = peer_pb2.Marks(node=["a"], address=["a:1"], incarnation=[1], version=[1], beat=[1], held=[1])
+    blobs = peer_pb2.Blobs(mark=marks, data=[b"x", b"y"], age_ns=[1])
+    with pytest.raises(ValueError):
+        messagecodec.decode_request("Push", peer_pb2.PushRequest(blobs=blobs).SerializeToString())
