@@ -150,8 +150,9 @@ class Core:
     def _round_closed(self, diagnosis: Diagnosis, now_ns: int) -> bool:
         """All evidence is here, or the round's deadline has passed; missing nodes are evidence themselves.
 
-        A finding that names a rank waits ``round_s`` at most, one that names nobody four times as long:
-        whom the missing evidence would name is not known yet.
+        A finding that names a rank waits ``round_s`` at most for stale nodes. One that names nobody waits up
+        to four times as long, until every node in reach has been heard of since: whom the missing evidence
+        would name is not known yet.
         """
         faults = [f for f in diagnosis.findings if f.hold is None]
         if not faults:
@@ -159,11 +160,13 @@ class Core:
             return True
         if self._round_began_ns is None:
             self._round_began_ns = now_ns
-        if self._reach is None or not self._reach.stale:
+        if self._reach is None:
             return True
+        lasted = now_ns - self._round_began_ns
         named = all(f.implicated for f in faults)
-        patience = self._settings.round_s * (1 if named else 4)
-        return now_ns - self._round_began_ns >= patience * NS_PER_S
+        if not self._reach.stale and (named or self._reach.oldest_ns <= lasted):
+            return True
+        return lasted >= self._settings.round_s * (1 if named else 4) * NS_PER_S
 
     def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
         self._patience.clear()

@@ -38,7 +38,11 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     if left := _left_early(graph, found, trouble[0]):
         return [_dead(snapshot, graph, left, found)]
     if late := _late(snapshot, graph, trouble, settings):
-        return [stall.stalled_finding(snapshot, graph, late)]
+        found_late = [stall.stalled_finding(snapshot, graph, late)]
+        if snapshot.lost and not _timed_out(trouble[0]):
+            # Somebody closed the connections, and those who are late live: a node went, too.
+            found_late.append(node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost))))
+        return found_late
     if cycles := order.find(snapshot, graph):
         return [program.order_finding(snapshot, graph, cycle) for cycle in cycles]
     if snapshot.lost:
@@ -126,7 +130,7 @@ def _late(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: 
 
     A healthy rank that had merely not arrived yet when a connection broke is no root: it had moved.
     """
-    timed_out = any("time" in d.note.message.lower() for d in trouble if d.note is not None)
+    timed_out = any(_timed_out(d) for d in trouble)
     failed = [c for r in snapshot.ranks.values() for c in r.calls if c.state is CallState.FAILED]
     waited = max((c.age_ns - (c.left_age_ns or 0) for c in failed), default=0)
     least = int(settings.stall_timeout_s * NS_PER_S)
@@ -135,14 +139,18 @@ def _late(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: 
     return tuple(r for r in graph.roots if snapshot.silence_ns(r) >= least)
 
 
+def _timed_out(death: Death) -> bool:
+    return death.note is not None and "time" in death.note.message.lower()
+
+
 def _nobody(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death]) -> Finding:
     suspects = tuple(d.rank for d in trouble)
     return Finding(
         cause=Cause.GROUP_STALL if trouble[0].kind is Kind.LOST else Cause.PROCESS_DEAD,
         status=Status.INCONCLUSIVE,
         scope=Scope.GROUP,
-        summary=f"{ranks_text(suspects)} failed inside collectives, {ranks_text([trouble[0].rank])} first, "
-        "and no evidence tells why: nobody is named",
+        summary=f"{ranks_text(suspects)} failed inside collectives, and no evidence tells why: "
+        "nobody is named",
         action=Action.DIAGNOSE_NETWORK,
         anchor=f"failure in {trouble[0].at}",
         onset_age_ns=trouble[0].age_ns,

@@ -20,12 +20,14 @@ class Evidence:
     """The replicated map as it stands: every node's newest report with its age in ns, this node's own
     included, so that all agents judge the same words. ``unreachable``: nodes that nobody reaches.
     ``stale``: nodes in reach whose newest report is not here, or of which nothing was heard lately.
-    ``majority``: more than half of all known nodes are neither."""
+    ``majority``: more than half of all known nodes are neither. ``oldest_ns``: every node in reach, the
+    stale ones apart, has been heard of within this time."""
 
     reports: tuple[tuple[NodeReport, int], ...]
     unreachable: frozenset[str]
     majority: bool
     stale: frozenset[str] = frozenset()
+    oldest_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

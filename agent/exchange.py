@@ -98,6 +98,12 @@ class Exchange:
             and not (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
         )
 
+    def oldest_ns(self, now_ns: int) -> int:
+        """How long ago the quietest node in reach was heard of, stale ones apart."""
+        away = self.stale(now_ns).union(self.unreachable)
+        entries = self.replica.entries
+        return max((now_ns - entries[n].heard_ns for n in self.peers if n not in away), default=0)
+
     def tick(self, now_ns: int) -> list[Outgoing]:
         """Requests that are due now."""
         if self.seeds and not self.peers:

@@ -39,7 +39,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Fin
         implicated=tuple(
             implicate(snapshot, r, f"{snapshot.nodes[r]} cannot be reached by any agent") for r in everyone
         ),
-        cleared=cleared(snapshot, graph, everyone),
+        cleared=cleared(snapshot, graph, (*everyone, *graph.roots)),
         peer_group=tuple(sorted(snapshot.ranks)),
         evidence=(_reach(snapshot),),
         symptom=Symptom.NODE_LOSS,

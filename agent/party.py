@@ -128,6 +128,7 @@ class Party:
             frozenset(exchange.unreachable),
             exchange.majority(now_ns),
             exchange.stale(now_ns),
+            exchange.oldest_ns(now_ns),
         )
 
     def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:
