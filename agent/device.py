@@ -1,18 +1,28 @@
 """Everybody has arrived, and still nobody goes on (design §4 e): device or transport.
 
-At a *complete* place every member has enqueued (group, sequence). Of a symmetric collective all members
-finish at about the same time, so where some have long retired it and others have not, the others' devices
-are stuck: DEVICE_STALL of each. If those laggards are a contiguous run of two or more in ring order (a lost
-hop starves everyone downstream), or nobody has retired it, it is the transport: GROUP_STALL with suspects,
-and nobody is implicated. Ranks whose counters are stale say nothing here.
+At a *complete* place every member has enqueued (group, sequence). What the devices then did tells them apart:
+
+- Of a symmetric collective all members finish at about the same time. Where some have long retired it and
+  others have not, the others' devices are stuck: DEVICE_STALL of each.
+- A lost hop of a ring starves everyone downstream, so laggards that are a contiguous run of two or more in
+  ring order may be victims of the transport: GROUP_STALL with suspects, nobody implicated. But a starved
+  device never begins the group's next collective, and without it nobody finishes that one. If others have
+  retired a *later* sequence, the laggards took part in it, and it is their devices after all.
+- Where the recorder tells what has *started*, a member that has not started what others have, while its
+  device executes no other collective, is stuck in its own work: DEVICE_STALL before anybody retires.
+- Nobody has retired it and nothing else is known: GROUP_STALL. A stalled group makes others stall behind it;
+  reported is the place that is first in line for all its members, if there is one.
+
+A group is judged at its first unfinished sequence. Ranks whose counters are stale say nothing here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from scoutd.agent.evidence import CallState
+from scoutd.agent.evidence import CallState, RankReport
 from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.waitfor import Place, WaitGraph
 
@@ -42,36 +52,58 @@ class Stuck:
     suspects: tuple[int, ...]
 
 
-def find(snapshot: Snapshot, graph: WaitGraph) -> list[Stuck]:
-    """Complete places with at least one host inside the wait."""
-    return [
-        stuck
-        for place in graph.places.values()
-        if place.complete and place.blocked and (stuck := _judge(snapshot, place)) is not None
-    ]
+def find(snapshot: Snapshot, graph: WaitGraph, silent: Iterable[int]) -> list[Stuck]:
+    """The first stuck place of each group whose members are all ``silent``.
+
+    Where a device is stuck, stalls of groups are its consequences and are left out.
+    """
+    quiet = set(silent)
+    found = [stuck for place in _first_places(snapshot, graph) if (stuck := _judge(snapshot, place, quiet))]
+    return [stuck for stuck in found if stuck.devices] or _first_in_line(snapshot, found)
 
 
-def _judge(snapshot: Snapshot, place: Place) -> Stuck | None:
+def on_accelerator(report: RankReport) -> bool:
+    """Its collectives are enqueued on a device, and the host does not wait inside them."""
+    return report.device not in ("", "cpu")
+
+
+def _first_places(snapshot: Snapshot, graph: WaitGraph) -> Iterable[Place]:
+    """Per group the lowest complete place at which somebody's host or device waits."""
+    first: dict[int, Place] = {}
+    for place in graph.places.values():
+        group, sequence = place.at
+        if not place.complete or (group in first and first[group].at[1] <= sequence):
+            continue
+        if place.blocked or any(on_accelerator(snapshot.ranks[r]) for r in place.arrived):
+            first[group] = place
+    return first.values()
+
+
+def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     facts = snapshot.groups.get(place.at[0])
     if facts is None or facts.members is None:
         return None
     members = tuple(facts.members)
+    if not {r for r in members if r in snapshot.ranks} <= silent:
+        return None
     call = snapshot.call_at(place.arrived[0], place.at)
     operation = call.fingerprint.operation if call else ""
     laggards = [r for r in members if _retired(snapshot, r, place) is False]
     finished = [r for r in members if _retired(snapshot, r, place) is True]
     if not laggards:
         return None
-    symmetric = operation in SYMMETRIC
-    if symmetric and finished and not _one_run(laggards, members):
-        return Stuck(place.at, operation, members, tuple(sorted(laggards)), ())
+    if operation in SYMMETRIC:
+        starved = _one_run(laggards, members) and not _went_on(snapshot, place, finished)
+        devices = laggards if finished and not starved else _not_started(snapshot, laggards, place)
+        if devices:
+            return Stuck(place.at, operation, members, tuple(sorted(devices)), ())
     return Stuck(place.at, operation, members, (), tuple(sorted(laggards)) if finished else ())
 
 
 def _retired(snapshot: Snapshot, rank: int, place: Place) -> bool | None:
     """Has this member finished the collective? None where its evidence is stale or absent."""
     report = snapshot.ranks.get(rank)
-    if report is None or snapshot.heartbeat_silent(rank) or rank in snapshot.unheard:
+    if report is None or snapshot.heartbeat_silent(rank):
         return None
     if rank in place.arrived:
         return False
@@ -92,3 +124,39 @@ def _one_run(laggards: list[int], members: tuple[int, ...]) -> bool:
     inside = [rank in laggards for rank in members]
     borders = sum(inside[i] != inside[i - 1] for i in range(len(inside)))
     return borders == 2
+
+
+def _went_on(snapshot: Snapshot, place: Place, finished: list[int]) -> bool:
+    """Others have finished a later collective of the group, so the laggards' devices took part in it."""
+    views = snapshot.groups[place.at[0]].views
+    retired = (views[r].retired for r in finished if r in views)
+    return any(sequence is not None and sequence > place.at[1] for sequence in retired)
+
+
+def _not_started(snapshot: Snapshot, laggards: list[int], place: Place) -> list[int]:
+    """Laggards whose devices have not begun what others have, and execute no other collective."""
+    views = snapshot.groups[place.at[0]].views
+    began = {r: s >= place.at[1] for r in laggards if r in views and (s := views[r].started) is not None}
+    if not any(began.values()):
+        return []
+    return [r for r, started in began.items() if not started and not _executes(snapshot.ranks[r])]
+
+
+def _executes(report: RankReport) -> bool:
+    """Some collective has started on the device and not finished."""
+    return any(
+        v.started is not None and v.retired is not None and v.started > v.retired for v in report.groups
+    )
+
+
+def _first_in_line(snapshot: Snapshot, found: list[Stuck]) -> list[Stuck]:
+    """Stalls that are the oldest unfinished call of all their members; every stall where there is none."""
+    first = [stuck for stuck in found if all(_is_oldest(snapshot, r, stuck.at) for r in stuck.members)]
+    return first or found
+
+
+def _is_oldest(snapshot: Snapshot, rank: int, at: Rendezvous) -> bool:
+    report = snapshot.ranks.get(rank)
+    open_calls = [] if report is None else [c for c in report.calls if c.state is CallState.PENDING]
+    oldest = max(open_calls, key=lambda c: c.age_ns, default=None)
+    return oldest is None or (oldest.group, oldest.sequence) == at

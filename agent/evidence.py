@@ -133,7 +133,8 @@ class Members:
 class GroupView:
     """A process group as one member sees it. ``enqueued``: highest collective sequence that this rank has
     entered, exact ``as_of_age_ns`` ago. ``retired``: highest known to be finished. ``members`` is None
-    where the shim could not store them. ``group`` identifies the group job-wide."""
+    where the shim could not store them. ``group`` identifies the group job-wide. ``started``: highest that
+    the device has begun, None unless the recorder times it; not exchanged between agents."""
 
     group: int
     name: str
@@ -143,6 +144,7 @@ class GroupView:
     enqueued: int
     retired: int | None
     as_of_age_ns: int
+    started: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scoutd.agent.evidence import CallState, Frame, RankReport
+from scoutd.agent.evidence import CallState, Frame, Phase, RankReport
 from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import Cleared, EvidenceItem, Implicated
@@ -49,7 +49,8 @@ def where(report: RankReport) -> str:
     coordinate = report.coordinate
     text = "no published progress"
     if coordinate is not None:
-        text = ", ".join(part for part in (coordinate.phase.value, coordinate.operation) if part)
+        phase = "" if coordinate.phase is Phase.NONE else coordinate.phase.value
+        text = ", ".join(part for part in (phase, coordinate.operation) if part) or text
     frame = user_frame(report.stack.frames) if report.stack else None
     if frame is None:
         return text
@@ -113,6 +114,12 @@ def waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
         return ""
     whom = "it" if len(guilty) == 1 else "them"
     return f"; {ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {whom}"
+
+
+def nodes_text(snapshot: Snapshot, ranks: Iterable[int]) -> str:
+    """ " on a, b", or nothing where the nodes are unknown."""
+    nodes = sorted({snapshot.nodes.get(r, "") for r in ranks} - {""})
+    return f" on {', '.join(nodes[:4])}{' …' if len(nodes) > 4 else ''}" if nodes else ""
 
 
 def implicate(snapshot: Snapshot, rank: int, reason: str) -> Implicated:

@@ -8,11 +8,11 @@ there is no minority (two ranks that both send first, a tie) the cycle is report
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from scoutd.agent.components import Node, components
 from scoutd.agent.consensus import Consensus, exact
 from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.verdict import Status
@@ -20,8 +20,6 @@ from scoutd.agent.waitfor import Place, WaitGraph
 
 MOST_PLACES: Final = 64
 """Places of one cycle that are compared pairwise."""
-
-Node = tuple[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def find(snapshot: Snapshot, graph: WaitGraph) -> list[Cycle]:
     """Every cycle, those with a minority first."""
     edges = _edges(graph)
     found = []
-    for component in _components(edges):
+    for component in components(edges):
         ranks = tuple(sorted(node[1] for node in component if node[0] == "rank" and isinstance(node[1], int)))
         if len(ranks) > 1:
             found.append(_judge(snapshot, graph, ranks))
@@ -96,47 +94,3 @@ def _order(snapshot: Snapshot, rank: int, one: Rendezvous, other: Rendezvous) ->
     if came == (True, False):
         return one
     return other if came == (False, True) else None
-
-
-def _components(edges: Mapping[Node, Iterable[Node]]) -> list[list[Node]]:
-    """Strongly connected components (Tarjan), without recursion: a cluster is deeper than a stack."""
-    index: dict[Node, int] = {}
-    low: dict[Node, int] = {}
-    on_path: set[Node] = set()
-    path: list[Node] = []
-    found: list[list[Node]] = []
-    for start in edges:
-        if start in index:
-            continue
-        work = [(start, iter(edges.get(start, ())))]
-        index[start] = low[start] = len(index)
-        path.append(start)
-        on_path.add(start)
-        while work:
-            node, targets = work[-1]
-            target = next(targets, None)
-            if target is None:
-                work.pop()
-                if work:
-                    above = work[-1][0]
-                    low[above] = min(low[above], low[node])
-                if low[node] == index[node]:
-                    found.append(_cut(path, on_path, node))
-            elif target not in index:
-                index[target] = low[target] = len(index)
-                path.append(target)
-                on_path.add(target)
-                work.append((target, iter(edges.get(target, ()))))
-            elif target in on_path:
-                low[node] = min(low[node], index[target])
-    return found
-
-
-def _cut(path: list[Node], on_path: set[Node], root: Node) -> list[Node]:
-    component: list[Node] = []
-    while True:
-        node = path.pop()
-        on_path.discard(node)
-        component.append(node)
-        if node == root:
-            return component

@@ -8,16 +8,18 @@ transport come last, and if nothing at all is waited for, the job is at most pau
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from scoutd.agent import device, mismatch, missing, node_loss, order, program, silence
 from scoutd.agent.consensus import exact
-from scoutd.agent.evidence import ProcessStatus
+from scoutd.agent.evidence import Phase, ProcessStatus
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import (
     cleared,
     group_of,
     implicate,
+    nodes_text,
     rank_evidence,
     ranks_text,
     waiters_text,
@@ -50,15 +52,16 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return [program.mismatch_finding(snapshot, graph, disagreement)], ()
     if (left := missing.find(snapshot, graph)) is not None:
         return [program.missing_finding(snapshot, graph, left)], ()
+    stuck = device.find(snapshot, graph, silent)
     if graph.roots:
-        return _root_findings(snapshot, graph, settings, timeout), graph.undecided
+        ailing = [s for s in stuck if s.devices and device.on_accelerator(snapshot.ranks[s.devices[0]])]
+        return _roots_and_devices(snapshot, graph, ailing, settings, timeout), graph.undecided
     if cycles := order.find(snapshot, graph):
         return [program.order_finding(snapshot, graph, cycle) for cycle in cycles], ()
     if not graph.undecided and (awaited := node_loss.awaited(snapshot, graph)):
         return [node_loss.finding(snapshot, graph, awaited)], ()
-    stuck = [s for s in device.find(snapshot, graph) if set(s.members) & set(snapshot.ranks) <= set(silent)]
     if stuck:
-        return [_stuck_finding(snapshot, graph, s) for s in stuck], ()
+        return _stuck_findings(snapshot, graph, stuck), ()
     if graph.blocked or graph.undecided or graph.excused & set(silent):
         return [unresolved(snapshot, graph, silent)], graph.undecided
     return nobody_waits(snapshot, silent, settings), ()
@@ -81,7 +84,11 @@ def _stopped_findings(
         return []
     everybody = set(stopped) >= {r for r in snapshot.ranks if snapshot.alive(r)}
     first = snapshot.ranks[old[0]]
-    summary = f"{ranks_text(old)} on {snapshot.nodes[old[0]]} is stopped (SIGSTOP or job control)"
+    eldest = snapshot.silence_ns(old[0])
+    if any(eldest - snapshot.silence_ns(r) <= TOGETHER_NS for r in stopped if r not in old):
+        return []
+    verb = "is" if len(old) == 1 else "are"
+    summary = f"{ranks_text(old)}{nodes_text(snapshot, old)} {verb} stopped (SIGSTOP or job control)"
     return [
         Finding(
             cause=Cause.PROCESS_STOPPED,
@@ -119,16 +126,17 @@ def stalled_finding(
     """RANK_STALLED: these ranks are waited for and wait for nobody."""
     report = snapshot.ranks[roots[0]]
     gone = not snapshot.alive(roots[0])
-    what = f"{'has not moved in' if hold else 'is stuck in'} {where(report)}"
+    is_, has, was = ("is", "has", "was") if len(roots) == 1 else ("are", "have", "were")
+    what = f"{has} not moved in {where(report)}" if hold else f"{is_} stuck in {where(report)}"
     if snapshot.heartbeat_silent(roots[0]):
         what += ", with the interpreter lock held (heartbeat silent, process alive)"
     if gone:
-        what = f"was stuck in {where(report)} until it was ended"
+        what = f"{was} stuck in {where(report)} until it was ended"
     return Finding(
         cause=Cause.RANK_STALLED,
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
-        summary=f"{ranks_text(roots)} on {snapshot.nodes[roots[0]]} {what}{waiters_text(graph, roots)}",
+        summary=f"{ranks_text(roots)}{nodes_text(snapshot, roots)} {what}{waiters_text(graph, roots)}",
         action=Action.OBSERVE if hold else Action.RESTART_IN_PLACE,
         anchor=_ordinals(snapshot, roots),
         onset_age_ns=snapshot.silence_ns(roots[0]) + snapshot.gone_age_ns(roots[0]),
@@ -181,28 +189,55 @@ def _together(
     return [tuple(sorted(group)) for group in groups]
 
 
-def _stuck_finding(snapshot: Snapshot, graph: WaitGraph, stuck: device.Stuck) -> Finding:
-    if not stuck.devices:
-        return group_stall(snapshot, graph, stuck)
-    place = f"{stuck.operation} #{stuck.at[1]} of {snapshot.group_name(stuck.at[0])}"
-    first = snapshot.ranks[stuck.devices[0]]
+def _roots_and_devices(
+    snapshot: Snapshot, graph: WaitGraph, ailing: list[device.Stuck], settings: Settings, timeout: int
+) -> list[Finding]:
+    """Roots that the graph names, and stuck devices, which explain a root better than its host does."""
+    if not ailing:
+        return _root_findings(snapshot, graph, settings, timeout)
+    devices = {rank for stuck in ailing for rank in stuck.devices}
+    others = replace(graph, roots=tuple(r for r in graph.roots if r not in devices))
+    findings = _stuck_findings(snapshot, graph, ailing) + _root_findings(snapshot, others, settings, timeout)
+    guilty = {i.rank for f in findings if f.hold is None for i in f.implicated}
+    return [replace(f, cleared=tuple(c for c in f.cleared if c.rank not in guilty)) for f in findings]
+
+
+def _stuck_findings(snapshot: Snapshot, graph: WaitGraph, found: list[device.Stuck]) -> list[Finding]:
+    """One finding for all stuck devices, or one per stalled group."""
+    if found[0].devices:
+        return [_device_finding(snapshot, graph, found)]
+    return [group_stall(snapshot, graph, stuck) for stuck in found]
+
+
+def _device_finding(snapshot: Snapshot, graph: WaitGraph, found: list[device.Stuck]) -> Finding:
+    """DEVICE_STALL of every rank that is behind in some group; the others of that group have finished."""
+    places = {rank: stuck for stuck in reversed(found) for rank in stuck.devices}
+    ranks = tuple(sorted(places))
+    stuck = places[ranks[0]]
+    first = snapshot.ranks[ranks[0]]
     return Finding(
         cause=Cause.DEVICE_STALL,
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
-        summary=f"the device of {ranks_text(stuck.devices)} has not finished {place}, which others have",
+        summary=f"the device of {ranks_text(ranks)}{nodes_text(snapshot, ranks)} has not finished "
+        f"{_stuck_text(snapshot, stuck)}, which others have{waiters_text(graph, ranks)}",
         action=Action.DIAGNOSE_HARDWARE,
         anchor=f"group {stuck.at[0]:016x} sequence {stuck.at[1]}",
-        onset_age_ns=snapshot.silence_ns(stuck.devices[0]),
+        onset_age_ns=snapshot.silence_ns(ranks[0]),
         implicated=tuple(
-            implicate(snapshot, r, f"enqueued {place}, did not retire it") for r in stuck.devices
+            implicate(snapshot, r, f"enqueued {_stuck_text(snapshot, places[r])}, did not retire it")
+            for r in ranks
         ),
-        cleared=cleared(snapshot, graph, stuck.devices),
+        cleared=cleared(snapshot, graph, ranks),
         phase=phase_of(first),
-        operation=place,
+        operation=_stuck_text(snapshot, stuck),
         peer_group=stuck.members,
-        evidence=tuple(e for r in stuck.devices for e in rank_evidence(snapshot, r)),
+        evidence=tuple(e for r in ranks for e in rank_evidence(snapshot, r)),
     )
+
+
+def _stuck_text(snapshot: Snapshot, stuck: device.Stuck) -> str:
+    return f"{stuck.operation} #{stuck.at[1]} of {snapshot.group_name(stuck.at[0])}"
 
 
 def _root_reason(snapshot: Snapshot, graph: WaitGraph, rank: int) -> str:
@@ -221,7 +256,8 @@ def _ordinals(snapshot: Snapshot, ranks: Iterable[int]) -> str:
 def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:
     """C3 over progress coordinates: supports the graph or does not, never decides alone."""
     ranks = sorted(snapshot.ranks)
-    values = [(c.step, c.phase, c.operation) if (c := snapshot.ranks[r].coordinate) else None for r in ranks]
+    spoken = (snapshot.ranks[r].coordinate for r in ranks)
+    values = [(c.step, c.phase, c.operation) if c and c.phase is not Phase.NONE else None for c in spoken]
     result = exact(values)
     outliers = [r for r, out in zip(ranks, result.outliers, strict=True) if out]
     text = f"C3 over progress coordinates: {result.status.value}"

@@ -12,6 +12,8 @@ hung is "in" that collective too.
 
 A *root* is a rank that others wait for and that is not itself blocked. Where a rank has weak edges only and
 no stack tells whether its host waits, it is *undecided*: the core asks for its stack before it judges.
+Of several roots, one that sits in a complete place or a met transfer whose members wait, in the end, for
+another root is only behind that one (``behind``).
 Silence of a heartbeat alone is never a root; but where everybody else has arrived at a place and one member
 is unknown, that member is the only one who can be late (rule of elimination).
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from scoutd.agent.behind import behind
 from scoutd.agent.evidence import Call, CallKind, CallState, Phase, RankReport
 from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives, unfinished_collectives
 
@@ -192,12 +195,13 @@ def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[in
             undecided.append(rank)
         else:
             roots.append(rank)
+    later = behind(snapshot.ranks, graph.places, roots)
     return WaitGraph(
         graph.places,
         graph.waits_for,
         graph.blocked,
         graph.excused,
-        tuple(roots),
+        tuple(r for r in roots if r not in later),
         tuple(undecided),
         {rank: tuple(sorted(targets)) for rank, targets in peers.items()},
         frozenset(eliminated - awaited),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scoutd.agent.components import components
 from scoutd.agent.evidence import Call, CallKind, CallState, Fingerprint, Phase, Source
-from scoutd.agent.order import _components
 from scoutd.agent.verdict import Action, Cause, Status
 from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
 
@@ -118,4 +118,4 @@ def test_a_rank_that_left_early_and_broke_the_others_connections() -> None:
 def test_components_of_a_long_chain_need_no_recursion() -> None:
     edges = {("rank", k): [("rank", k + 1)] for k in range(20_000)}
     edges[("rank", 20_000)] = [("rank", 19_999)]
-    assert sorted(len(c) for c in _components(edges))[-2:] == [1, 2]  # type: ignore[arg-type]
+    assert sorted(len(c) for c in components(edges))[-2:] == [1, 2]  # type: ignore[arg-type]
