@@ -1,5 +1,7 @@
 """A launcher: imports torch once and forks the ranks (`forked.py RANKS script.py arguments …`).
 
+One per host where a job spans several: `--first-rank R --world W --store HOST:PORT` come before RANKS.
+
 Quicker than torchrun by the import of torch in every rank, and a start method of its own that scoutd must
 cope with. It ends as mpirun does: when one rank fails, the others get a few seconds to fail too.
 """
@@ -13,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from argparse import REMAINDER, ArgumentParser, Namespace
 
 import torch
 import torch._dynamo
@@ -30,16 +33,22 @@ def free_port() -> int:
         return port
 
 
-def become_rank(rank: int, size: int, port: int, script: str, arguments: list[str]) -> None:
+def become_rank(local_rank: int, job: Namespace) -> None:
     """Runs the script as this rank; never returns into the launcher's code."""
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    place = {
+        "RANK": job.first_rank + local_rank,
+        "LOCAL_RANK": local_rank,
+        "WORLD_SIZE": job.world or job.ranks,
+        "LOCAL_WORLD_SIZE": job.ranks,
+    }
     os.environ.update({name: str(value) for name, value in place.items()})
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(script)
+    host, _, port = job.store.rpartition(":")
+    os.environ.update(MASTER_ADDR=host, MASTER_PORT=port)
+    sys.argv = [job.script, *job.arguments]
+    sys.path[0] = os.path.dirname(job.script)
     code = 1
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(job.script, run_name="__main__")
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
@@ -70,14 +79,26 @@ def wait_for(pids: set[int]) -> int:
     return first
 
 
+def job_of(argv: list[str]) -> Namespace:
+    parser = ArgumentParser()
+    parser.add_argument("--first-rank", type=int, default=0)
+    parser.add_argument("--world", type=int, default=0, help="ranks on all hosts; 0: there is no other host")
+    parser.add_argument("--store", default="", help="HOST:PORT of rank 0's store; default: a free port here")
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=REMAINDER)
+    job = parser.parse_args(argv)
+    job.store = job.store or f"127.0.0.1:{free_port()}"
+    return job
+
+
 def main() -> int:
-    size, script, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    port = free_port()
+    job = job_of(sys.argv[1:])
     pids = set()
-    for rank in range(size):
+    for local_rank in range(job.ranks):
         pid = os.fork()
         if not pid:
-            become_rank(rank, size, port, script, arguments)
+            become_rank(local_rank, job)
         pids.add(pid)
     return 1 if wait_for(pids) else 0
 
