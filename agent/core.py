@@ -199,12 +199,13 @@ class Core:
             self._pauses.append((now_ns, now_ns - last))
 
     def _first_death_settled(self, moment: Snapshot) -> bool:
-        """Everybody is gone, or the first death is older than the settling time."""
+        """The first death is older than the settling time; or everybody is gone, on one node: what other
+        nodes saw of the end is still on its way when their deaths are known."""
         found = [d for d in deaths(moment) if d.kind is not Kind.CLEAN]
         if not found:
             return False
         everybody = all(r.process.status is ProcessStatus.GONE for r in moment.ranks.values())
-        complete = everybody and len(moment.ranks) >= moment.world_size
+        complete = everybody and len(moment.ranks) >= moment.world_size and self._reach is None
         return complete or found[0].age_ns >= self._settings.settle_s * NS_PER_S
 
     def _worth_a_look(self, moment: Snapshot) -> bool:

@@ -33,7 +33,7 @@ YOUNG_NS: Final = 10 * NS_PER_S
 CONCLUDE_WAIT_S: Final = 1.0
 """How long ``conclude`` waits for the last processes: a launcher's children die within 0.1 s of it."""
 
-PEERS_WAIT_S: Final = 1.5
+PEERS_WAIT_S: Final = 2.0
 """And how long for other nodes' evidence: several rounds of the exchange."""
 
 MAX_CAPTURES: Final = 8

@@ -34,6 +34,7 @@ UNREACHED_AFTER: Final = 20
 """Requests that went well while nobody ever spoke to us: our address does not reach us. A healthy peer
 probes us about as often as we probe others."""
 
+UNCHANGED_NS: Final = NS_PER_S // 2
 MAX_TASKS: Final = 128
 
 
@@ -88,6 +89,7 @@ class JobParty:
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._myself: Final[set[str]] = set()
         self._namesake = ""
+        self._digest = ("", 0)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -107,9 +109,14 @@ class JobParty:
 
     @property
     def settled(self) -> bool:
-        """A last judgement need not wait: nothing is suspected, or every rank of the job is known to be gone.
-        What the others saw of the end is still on its way otherwise."""
-        return self._member is None or not self._party.suspicious or self._party.ended
+        """A last judgement need not wait: nothing is suspected; or every rank of the job is known to be gone,
+        and for a few rounds of the exchange nobody had anything new to say about it."""
+        if self._member is None or not self._party.suspicious:
+            return True
+        now, digest = self._station.clock(), self.exchange.replica.digest()
+        if digest != self._digest[0]:
+            self._digest = (digest, now)
+        return self._party.ended and now - self._digest[1] >= UNCHANGED_NS
 
     @property
     def garbled(self) -> int:

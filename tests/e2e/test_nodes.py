@@ -54,7 +54,7 @@ class Cluster:
         found = []
         for socket in self.sockets():
             answer = self.site.start(SCOUTD, "verdicts", "--address", f"unix:{socket}", "--json").finish(30.0)
-            said = json.loads(answer.out) if answer.code == 0 and answer.out else []
+            said = json.loads(answer.out)["verdicts"] if answer.code == 0 and answer.out else []
             found += [v for v in said if v["state"] == "CONFIRMED"]
         return found
 
@@ -112,7 +112,7 @@ def faults(fault: str, rank: int) -> Sequence[str]:
     [
         (4, 8, "sleep-forward", "RANK_STALLED"),
         (4, 8, "raise", "PROCESS_DEAD"),
-        (4, 8, "metric-smaller", "COLLECTIVE_MISMATCH"),
+        (4, 4, "metric-smaller", "COLLECTIVE_MISMATCH"),
         (2, 4, "kill", "PROCESS_DEAD"),
         (2, 4, "stop", "PROCESS_STOPPED"),
         (2, 4, "metric-broadcast", "COLLECTIVE_MISMATCH"),
@@ -159,8 +159,7 @@ def test_a_stopped_agent_does_not_keep_the_others_from_their_verdict(site: Site)
     verdict = cluster.agreed(3)
     assert (verdict["cause"], named(verdict)) == ("RANK_STALLED", [1])
     os.kill(stopped, signal.SIGCONT)
-    until(
-        lambda: len(cluster.told()) == 4 and len(set(map(substance, cluster.told()))) == 1, "all say the same"
-    )
-    assert {v["id"] for v in cluster.told()} == {verdict["id"]}
+    # What was confirmed while its ranks were unknown stays as it was: the same verdict, fewer cleared.
+    until(lambda: [v["id"] for v in cluster.told()] == 4 * [verdict["id"]], "all four tell the same verdict")
+    assert all(named(v) == [1] for v in cluster.told())
     cluster.end()
