@@ -63,7 +63,7 @@ class Ledger:
         """Reports of this tick, in order."""
         for episode in self._episodes.values():
             episode.seen = False
-        reports: list[Verdict] = []
+        reports = self._close_back(snapshot, now_ns)
         for finding in sorted(findings, key=lambda f: f.hold is not None):
             reports += self._take(finding, snapshot, job, generation, now_ns)
         return reports + self._close_unseen(snapshot, now_ns)
@@ -143,6 +143,12 @@ class Ledger:
                 return identity
         return None
 
+    def _close_back(self, snapshot: Snapshot, now_ns: int) -> list[Verdict]:
+        """Before anything else is found: what is seen of the ranks of a node that is back is news."""
+        back = [v.id for v in self.confirmed if v.cause is Cause.NODE_UNREACHABLE and _is_back(snapshot, v)]
+        why = "the node can be reached again"
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in back]
+
     def _close_unseen(self, snapshot: Snapshot, now_ns: int) -> list[Verdict]:
         reports: list[Verdict] = []
         for identity, episode in list(self._episodes.items()):
@@ -151,10 +157,8 @@ class Ledger:
             verdict = self._verdicts[identity]
             if verdict.state is State.CONFIRMED:
                 if verdict.cause is Cause.NODE_UNREACHABLE:
-                    if not {i.node for i in verdict.implicated} & snapshot.unreachable:
-                        why = "the node can be reached again"
-                        reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
-                elif _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
+                    continue  # as long as it is, whatever the job does meanwhile
+                if _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
                     why = f"{len(episode.ranks)} implicated moved again"
                     reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
                 continue
@@ -180,6 +184,13 @@ class Ledger:
         for identity in closed[: max(0, len(closed) - self._limit)]:
             del self._verdicts[identity]
         return verdict
+
+
+def _is_back(snapshot: Snapshot, verdict: Verdict) -> bool:
+    """None of its ranks is out of reach; where it named nobody: this side has a majority again."""
+    if not verdict.implicated:
+        return snapshot.majority
+    return not {i.rank for i in verdict.implicated} & snapshot.lost
 
 
 def _moves(snapshot: Snapshot, ranks: Iterable[int], since_ns: int) -> bool:

@@ -82,6 +82,8 @@ def _clear(snapshot: Snapshot, graph: WaitGraph, rank: int, guilty: set[int]) ->
     report = snapshot.ranks[rank]
     call = pending_text(snapshot, rank)
     waits = graph.waits_for.get(rank, ()) or _mates(snapshot, rank, guilty)
+    if rank in snapshot.unplaced:
+        return Cleared(rank, (), "its node is out of reach")
     if not report.observed:
         return Cleared(rank, (), "not observed: no shim in this process")
     if not snapshot.alive(rank):

@@ -35,7 +35,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Fin
         summary=f"{_nodes_text(nodes)} with {ranks_text(everyone)} cannot be reached by any agent{waits}",
         action=Action.REPLACE_NODE if waits or broken else Action.DIAGNOSE_NETWORK,
         anchor=f"unreachable {nodes}",
-        onset_age_ns=max(snapshot.silence_ns(r) for r in everyone),
+        onset_age_ns=_onset_age_ns(snapshot, graph, everyone),
         implicated=tuple(
             implicate(snapshot, r, f"{snapshot.nodes[r]} cannot be reached by any agent") for r in everyone
         ),
@@ -66,11 +66,18 @@ def minority(snapshot: Snapshot, graph: WaitGraph) -> Finding:
     )
 
 
+def _onset_age_ns(snapshot: Snapshot, graph: WaitGraph, lost: tuple[int, ...]) -> int:
+    """The silence of the lost ranks; where no word of theirs was heard, the longest of those who wait."""
+    placed = [r for r in lost if r not in snapshot.unplaced]
+    waiting = [r for r, targets in graph.waits_for.items() if set(targets) & set(lost)]
+    return max((snapshot.silence_ns(r) for r in placed or waiting), default=0)
+
+
 def _nodes_text(nodes: list[str]) -> str:
     return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(nodes)}"
 
 
 def _reach(snapshot: Snapshot) -> EvidenceItem:
-    seen = sorted(set(snapshot.nodes.values()) - snapshot.unreachable)
+    seen = sorted({n for r, n in snapshot.nodes.items() if r not in snapshot.unplaced} - snapshot.unreachable)
     text = f"in reach: {', '.join(seen[:16])}{' …' if len(seen) > 16 else ''}"
     return EvidenceItem(None, "reachability", f"{text}; not: {', '.join(sorted(snapshot.unreachable)[:16])}")

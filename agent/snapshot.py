@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from operator import is_
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from scoutd.agent.evidence import (
     Members,
     NodeReport,
     ProcessStatus,
+    ProcessView,
     RankReport,
     Source,
 )
@@ -47,7 +48,8 @@ class Snapshot:
     which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
     that much. Rules that compare ages of several ranks ask the snapshot, never the report. ``stale``: nodes
     whose newest report is not here: what their ranks have not done by now, or whether they still stand
-    where they stood, is unknown.
+    where they stood, is unknown. ``unplaced``: ranks that no report mentions and that must be on unreachable
+    nodes without a report; ``nodes`` has the name of the only such node, or "a or b".
     """
 
     world_size: int
@@ -59,6 +61,7 @@ class Snapshot:
     majority: bool = True
     stale: frozenset[str] = frozenset()
     ages: Mapping[int, int] = field(default_factory=dict)
+    unplaced: frozenset[int] = frozenset()
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -113,13 +116,14 @@ class Snapshot:
     @cached_property
     def lost(self) -> frozenset[int]:
         """Ranks of unreachable nodes whose end nobody has seen."""
-        return frozenset(r for r, node in self.nodes.items() if node in self.unreachable and self.alive(r))
+        placed = (r for r, node in self.nodes.items() if node in self.unreachable and self.alive(r))
+        return self.unplaced.union(placed)
 
     @cached_property
     def unheard(self) -> frozenset[int]:
         """Ranks of nodes that are out of reach or stale: only what they had done is known."""
         away = self.unreachable | self.stale
-        return frozenset(r for r, node in self.nodes.items() if node in away and self.alive(r))
+        return self.unplaced.union(r for r, node in self.nodes.items() if node in away and self.alive(r))
 
     def heartbeat_silent(self, rank: int) -> bool:
         """The shim's own thread has not run for longer than the limit, and the process is alive.
@@ -194,14 +198,17 @@ def snapshot(
 ) -> Snapshot:
     """Joins node reports, each with its own age in ns, into one moment.
 
-    Where two nodes claim one rank, the live process wins, then the later name.
+    Where two nodes claim one rank, the live process wins, then the later name. Ranks that nobody reports
+    belong to unreachable nodes without a report, unless a node in reach has no report here either.
     """
     ranks: dict[int, RankReport] = {}
     nodes: dict[int, str] = {}
     ages: dict[int, int] = {}
     world = 0
+    heard: set[str] = set()
     for report, age_ns in reports:
         world = max(world, report.world_size)
+        heard.add(report.node)
         for rank in report.ranks:
             known = ranks.get(rank.rank)
             if known is not None and known.process.status is not ProcessStatus.GONE:
@@ -209,4 +216,17 @@ def snapshot(
             ranks[rank.rank] = rank
             nodes[rank.rank] = report.node
             ages[rank.rank] = age_ns
-    return Snapshot(world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages)
+    unplaced: frozenset[int] = frozenset()
+    if unreachable - heard and not stale - heard:
+        unplaced = frozenset(range(world)).difference(ranks)
+        ranks.update((rank, _unheard_of(rank)) for rank in sorted(unplaced))
+        nodes.update(dict.fromkeys(unplaced, " or ".join(sorted(unreachable - heard))))
+    return Snapshot(
+        world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages, unplaced
+    )
+
+
+@cache
+def _unheard_of(rank: int) -> RankReport:
+    """A rank of which nothing is known. One and the same object, for ``Snapshot.inherit``."""
+    return RankReport(rank, 0, -1, "", False, ProcessView(ProcessStatus.UNKNOWN))

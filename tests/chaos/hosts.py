@@ -210,7 +210,16 @@ class Company:
         self._known |= {v["id"] for host in self.hosts for v in host.verdicts()}
         self._jobs += 1
         self.progress.mkdir()
-        job = ["--steps", "1000000", "--pace", "0.1", "--when", str(self.gate), "--progress", str(self.progress)]
+        job = [
+            "--steps",
+            "1000000",
+            "--pace",
+            "0.1",
+            "--when",
+            str(self.gate),
+            "--progress",
+            str(self.progress),
+        ]
         self.runs = [
             host.start(SCOUTD, "run", *options, "--", *self.part(host.index, [*job, *arguments]))
             for host in self.hosts
@@ -249,7 +258,9 @@ class Company:
     def confirmed(self, hosts: Iterable[int]) -> list[list[Verdict]]:
         """Per host: the verdicts that stand confirmed now, those of earlier jobs left out."""
         found = [self.hosts[i].verdicts() for i in hosts]
-        return [[v for v in each if v["state"] == "CONFIRMED" and v["id"] not in self._known] for each in found]
+        return [
+            [v for v in each if v["state"] == "CONFIRMED" and v["id"] not in self._known] for each in found
+        ]
 
     def agreed(self, hosts: Iterable[int] = (), cause: str = "", deadline_s: float = 60.0) -> Verdict:
         """The one verdict that stands confirmed on these hosts (default: all), the same on each.
@@ -275,7 +286,9 @@ class Company:
         """What every agent has said, for people who look at a failure."""
         lines = []
         for host in self.hosts:
-            said = [f"{v['id']} {v['state']} {v['cause']} {v['status']}: {v['summary']}" for v in host.verdicts()]
+            said = [
+                f"{v['id']} {v['state']} {v['cause']} {v['status']}: {v['summary']}" for v in host.verdicts()
+            ]
             lines += [host.node, *said, host.warnings()]
         return "\n".join(lines)
 
@@ -285,7 +298,9 @@ def substance(verdict: Verdict) -> dict[str, Any]:
     names = ("id", "cause", "symptom", "status", "scope", "phase", "operation", "summary", "action")
     found: dict[str, Any] = {name: verdict.get(name) for name in names}
     found["implicated"] = sorted((i.get("rank", 0), i.get("node", "")) for i in verdict.get("implicated", []))
-    found["cleared"] = sorted((c.get("rank", 0), tuple(c.get("waits_for", []))) for c in verdict.get("cleared", []))
+    found["cleared"] = sorted(
+        (c.get("rank", 0), tuple(c.get("waits_for", []))) for c in verdict.get("cleared", [])
+    )
     return found
 
 
