@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from scoutd.daemon.cli.launch import INJECTION
 from tests.e2e.harness import SCOUTD, Running, Site, Verdict, cleared, forked, named, until
 
 HOOK = "{{ cat; echo; }} >> {folder}/$PPID"
@@ -163,3 +164,47 @@ def test_a_stopped_agent_does_not_keep_the_others_from_their_verdict(site: Site)
     until(lambda: [v["id"] for v in cluster.told()] == 4 * [verdict["id"]], "all four tell the same verdict")
     assert all(named(v) == [1] for v in cluster.told())
     cluster.end()
+
+
+def start_agent(site: Site, share: str, node: str, *options: str) -> Path:
+    """An agent as a service runs it, for a share of the ranks; returns its socket."""
+    socket = site.runtime / f"{share.replace('/', '-of-')}.sock"
+    where = ("--socket", str(socket), "--port", "0", "--http-port", "0", "--state-dir", "%DIR%/state")
+    what = ("--share", share, "--node", node, "--bind", "127.0.0.1", "--stall-timeout", "5")
+    site.start(SCOUTD, "agent", *where, *what, *options)
+    return socket
+
+
+def job_of(site: Site, socket: Path) -> dict[str, Any]:
+    """The job as the agent behind this socket sees it; empty while it sees none."""
+    answer = site.start(SCOUTD, "status", "--address", f"unix:{socket}", "--json").finish(30.0)
+    status = json.loads(answer.out) if answer.code == 0 and answer.out else {"jobs": [], "warnings": []}
+    return {"members": [], **(status["jobs"] or [{}])[0], "warnings": status["warnings"]}
+
+
+def train(site: Site) -> Running:
+    """A job with shims, which no agent has started."""
+    return site.start(*forked("--steps", "100000"), PYTHONPATH=str(INJECTION))
+
+
+def test_agents_find_each_other_through_the_trainers_store(site: Site) -> None:
+    sockets = [start_agent(site, f"{index}/2", f"host-{index}") for index in range(2)]
+    running = train(site)
+
+    def states() -> list[dict[str, str]]:
+        return [{m["node"]: m["state"] for m in job_of(site, socket)["members"]} for socket in sockets]
+
+    until(lambda: states() == 2 * [{"host-0": "ALIVE", "host-1": "ALIVE"}], "both know both")
+    running.end()
+
+
+def test_two_agents_of_one_name_are_told_so(site: Site) -> None:
+    sockets = [start_agent(site, f"{index}/2", "twin") for index in range(2)]
+    running = train(site)
+
+    def warned() -> bool:
+        said = [" ".join(job_of(site, socket)["warnings"]) for socket in sockets]
+        return all("has this node's name twin" in text for text in said)
+
+    until(warned, "both warn about the name")
+    running.end()
