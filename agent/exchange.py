@@ -74,10 +74,10 @@ class Exchange:
     def peers(self) -> list[str]:
         return [node for node in self.replica.entries if node != self.replica.me]
 
-    def majority(self, now_ns: int) -> bool:
-        """More than half of all known nodes, this one included, are in reach, with their newest word here."""
+    def majority(self, stale: frozenset[str]) -> bool:
+        """More than half of all known nodes, this one included, are in reach and not stale."""
         total = len(self.replica.entries)
-        return 2 * (total - len(self.unreachable) - len(self.stale(now_ns))) > total
+        return 2 * (total - len(self.unreachable) - len(stale)) > total
 
     def alarmed(self, now_ns: int) -> bool:
         return now_ns < self._alarmed_until_ns
@@ -98,11 +98,11 @@ class Exchange:
             and not (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
         )
 
-    def oldest_ns(self, now_ns: int) -> int:
+    def oldest_ns(self, now_ns: int, stale: frozenset[str]) -> int:
         """How long ago the quietest node in reach was heard of, stale ones apart."""
-        away = self.stale(now_ns).union(self.unreachable)
-        entries = self.replica.entries
-        return max((now_ns - entries[n].heard_ns for n in self.peers if n not in away), default=0)
+        away = stale.union(self.unreachable)
+        heard = (entry.heard_ns for node, entry in self.replica.entries.items() if node not in away)
+        return now_ns - min(heard, default=now_ns)
 
     def tick(self, now_ns: int) -> list[Outgoing]:
         """Requests that are due now."""

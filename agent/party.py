@@ -123,12 +123,13 @@ class Party:
             if report is not None:
                 reports.append((report, now_ns - reported_ns))
         exchange = self.exchange
+        stale = exchange.stale(now_ns)
         return Evidence(
             tuple(reports),
             frozenset(exchange.unreachable),
-            exchange.majority(now_ns),
-            exchange.stale(now_ns),
-            exchange.oldest_ns(now_ns),
+            exchange.majority(stale),
+            stale,
+            exchange.oldest_ns(now_ns, stale),
         )
 
     def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:
