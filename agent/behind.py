@@ -1,14 +1,15 @@
-"""Roots that are stuck behind others: waits inside calls at which everybody has arrived.
+"""Roots that are held up themselves: waits inside calls at which everybody has arrived.
 
 A rank can sit in a collective that all members entered, or in a transfer that its peer has made, and still
 get no further: some member's device is held up by an earlier call, for which yet another rank is late. That
 is how a stall travels down a pipeline whose hosts run ahead of their devices. Such a call is no blocking
-edge, and a rank whom others wait for elsewhere would be a root. If its waits lead to another root, it is
-only behind that one.
+edge, and a rank whom others wait for elsewhere would be a root.
 
 Waits lead from a rank through a complete place to the members that have not left it, through a transfer to
-its peer, and through every other place to those who are absent. Roots that lead to each other are equals, and
-all of them stay.
+its peer, and through every other place to those who are absent. A root that sits in such a call stays a root
+only if its waits lead to no other root, and lead back to itself through somebody for whom it is late. If
+nobody there is late, the call itself is stuck, and that is a matter of devices and transport (``device``).
+Roots that wait for nothing at all always stay.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
 
 
 def behind(
-    ranks: Mapping[int, RankReport], places: Mapping[Rendezvous, Place], roots: Collection[int]
+    ranks: Mapping[int, RankReport],
+    places: Mapping[Rendezvous, Place],
+    unmet: Mapping[int, Collection[int]],
+    roots: Collection[int],
 ) -> frozenset[int]:
-    """The roots that wait, through complete places and transfers too, for another root."""
-    if len(roots) < 2 or not any(_awaited(ranks[r]) for r in roots):
+    """The roots that are held up by others. ``unmet``: transfers to peers who have not made theirs."""
+    held = {("rank", r) for r in roots if _awaited(ranks[r])}
+    if not held:
         return frozenset()
     edges = _edges(ranks, places)
     suspects: set[Node] = {("rank", r) for r in roots}
@@ -36,12 +41,47 @@ def behind(
     found: set[Node] = set()
     for component in components(edges):
         inside = set(component)
+        here = inside & suspects
         leads = any(t in leading for node in component for t in edges.get(node, ()) if t not in inside)
-        if leads:
-            found |= inside & suspects
-        if leads or inside & suspects:
+        if leads or len(here) > 1 or not any(_late(node, places, unmet, inside) for node in here):
+            found |= here & held
+        if leads or here:
             leading |= inside
     return frozenset(r for r in roots if ("rank", r) in found)
+
+
+def _late(
+    node: Node,
+    places: Mapping[Rendezvous, Place],
+    unmet: Mapping[int, Collection[int]],
+    inside: Collection[Node],
+) -> bool:
+    """Somebody in the same circle waits for this rank to come."""
+    rank = node[1]
+    absent = any(rank in p.absent and ("place", at) in inside for at, p in places.items())
+    return absent or any(rank in peers and ("rank", r) in inside for r, peers in unmet.items())
+
+
+def leads_to(
+    ranks: Mapping[int, RankReport], places: Mapping[Rendezvous, Place], targets: Collection[int]
+) -> dict[int, tuple[int, ...]]:
+    """For each rank the targets that it waits for in the end, over however many others."""
+    back: dict[Node, list[Node]] = {}
+    for node, nexts in _edges(ranks, places).items():
+        for each in nexts:
+            back.setdefault(each, []).append(node)
+    found: dict[int, list[int]] = {}
+    for target in sorted(targets):
+        seen: set[Node] = {("rank", target)}
+        todo: list[Node] = [("rank", target)]
+        while todo:
+            fresh = [node for node in back.get(todo.pop(), ()) if node not in seen]
+            seen.update(fresh)
+            todo.extend(fresh)
+        for rank in ranks:
+            if rank != target and ("rank", rank) in seen:
+                found.setdefault(rank, []).append(target)
+    return {rank: tuple(reached) for rank, reached in found.items()}
 
 
 def _awaited(report: RankReport) -> list[Node]:

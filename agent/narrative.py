@@ -132,7 +132,8 @@ def implicate(snapshot: Snapshot, rank: int, reason: str) -> Implicated:
 def rank_evidence(snapshot: Snapshot, rank: int) -> list[EvidenceItem]:
     """What was seen of one rank: coordinate, call, heartbeat, process, activity."""
     report = snapshot.ranks[rank]
-    step = f"step {report.coordinate.step}, " if report.coordinate is not None else ""
+    at = report.coordinate
+    step = f"step {at.step}, " if at is not None and at.phase is not Phase.NONE else ""
     items = [EvidenceItem(rank, "coordinate", f"{step}{where(report)}")]
     if call := pending_text(snapshot, rank):
         items.append(EvidenceItem(rank, "call", call))

@@ -12,8 +12,7 @@ hung is "in" that collective too.
 
 A *root* is a rank that others wait for and that is not itself blocked. Where a rank has weak edges only and
 no stack tells whether its host waits, it is *undecided*: the core asks for its stack before it judges.
-Of several roots, one that sits in a complete place or a met transfer whose members wait, in the end, for
-another root is only behind that one (``behind``).
+A root that sits in a complete place or a met transfer may be held up there by others (``behind``).
 Silence of a heartbeat alone is never a root; but where everybody else has arrived at a place and one member
 is unknown, that member is the only one who can be late (rule of elimination).
 """
@@ -195,13 +194,13 @@ def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[in
             undecided.append(rank)
         else:
             roots.append(rank)
-    later = behind(snapshot.ranks, graph.places, roots)
+    held = behind(snapshot.ranks, graph.places, peers, roots)
     return WaitGraph(
         graph.places,
         graph.waits_for,
         graph.blocked,
         graph.excused,
-        tuple(r for r in roots if r not in later),
+        tuple(r for r in roots if r not in held),
         tuple(undecided),
         {rank: tuple(sorted(targets)) for rank, targets in peers.items()},
         frozenset(eliminated - awaited),

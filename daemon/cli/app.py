@@ -186,6 +186,22 @@ def topology(job: Job = "", address: Address = None, json: Json = False) -> None
 
 
 @app.command()
+def analyze(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="Flight Recorder dumps (a directory or one file), or a file of `bundle`."
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Judge what a job left behind: Flight Recorder dumps, or a bundle."""
+    from scoutd.daemon.cli.analyze import analyze as analyze_path
+
+    analyze_path(path, json)
+
+
+@app.command()
 def demo(
     fault: Annotated[Fault, typer.Option(help="What breaks.")] = Fault.HANG,
     rank: Annotated[int, typer.Option(help="The rank that breaks.")] = 2,
