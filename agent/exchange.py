@@ -84,9 +84,18 @@ class Exchange:
 
     def alarm(self, now_ns: int) -> None:
         """The core is suspicious: exchange evidence for a while."""
-        if not self.alarmed(now_ns):
+        self._heed(_ns(self.settings.alarm_hold_s), now_ns)
+
+    def alarm_ns(self, now_ns: int) -> int:
+        """How long evidence is still exchanged."""
+        return max(0, self._alarmed_until_ns - now_ns)
+
+    def _heed(self, alarm_ns: int, now_ns: int) -> None:
+        """An alarm is taken over with the time that it has left: agents cannot keep each other alarmed."""
+        left = min(alarm_ns, _ns(self.settings.alarm_hold_s))
+        if left and not self.alarmed(now_ns):
             self._next_sync_ns = now_ns
-        self._alarmed_until_ns = now_ns + _ns(self.settings.alarm_hold_s)
+        self._alarmed_until_ns = max(self._alarmed_until_ns, now_ns + left)
 
     def stale(self, now_ns: int) -> frozenset[str]:
         """Nodes in reach whose newest report is not here, or of which nothing was heard lately."""
@@ -117,7 +126,7 @@ class Exchange:
             self._next_sync_ns = now_ns + _ns(self.settings.sync_interval_s)
             self.replica.beat(now_ns)
             for node in self._sample(self.settings.fanout):
-                sent += self._request(node, Sync(self.replica.marks()), now_ns)
+                sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
 
@@ -125,12 +134,10 @@ class Exchange:
         """The answer to a peer's request. A Relay is the driver's: see ``relay`` and ``relayed``."""
         if isinstance(request, Probe):
             self._learn(request.marks, now_ns)
-            if request.alarmed:
-                self.alarm(now_ns)
-            return ProbeReply(self._own_marks(), self.alarmed(now_ns))
+            self._heed(request.alarm_ns, now_ns)
+            return ProbeReply(self._own_marks(), self.alarm_ns(now_ns))
         if isinstance(request, Sync):
-            if request.alarmed:
-                self.alarm(now_ns)
+            self._heed(request.alarm_ns, now_ns)
             self._learn(request.marks, now_ns)
             lacks, wanted, newer = self.replica.difference(request.marks)
             return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer))
@@ -142,7 +149,7 @@ class Exchange:
 
     def relay(self, request: Relay, now_ns: int) -> Outgoing:
         """The probe that a relay asks for; its outcome becomes the reply through ``relayed``."""
-        probe = Probe(self._own_marks(), self.alarmed(now_ns))
+        probe = Probe(self._own_marks(), self.alarm_ns(now_ns))
         return Outgoing(request.node, request.address, probe, self.round_trip.timeout_ns)
 
     def relayed(self, reply: Reply | None) -> RelayReply:
@@ -156,8 +163,7 @@ class Exchange:
         self._in_reach(sent.node)
         if isinstance(reply, ProbeReply):
             self._learn(reply.marks, now_ns)
-            if reply.alarmed:
-                self.alarm(now_ns)
+            self._heed(reply.alarm_ns, now_ns)
         elif isinstance(reply, SyncReply):
             self._learn(reply.marks, now_ns)
             self.replica.merge_blobs(reply.blobs, now_ns)
@@ -187,7 +193,7 @@ class Exchange:
         mine = self.replica.mine.address
         chosen = [a for a in self.seeds if a != mine]
         self.random.shuffle(chosen)
-        request = Sync(self.replica.marks(), self.alarmed(now_ns))
+        request = Sync(self.replica.marks(), self.alarm_ns(now_ns))
         return [
             Outgoing("", address, request, _ns(self.settings.most_timeout_s))
             for address in chosen[: self.settings.fanout]
@@ -227,7 +233,7 @@ class Exchange:
     def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
         if not node:
             return []
-        return self._request(node, Probe(self._own_marks(), self.alarmed(now_ns)), now_ns)
+        return self._request(node, Probe(self._own_marks(), self.alarm_ns(now_ns)), now_ns)
 
     def _quiet_ns(self) -> int:
         rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds

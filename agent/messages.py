@@ -37,16 +37,17 @@ class Blob(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Are you there? ``marks``: the sender's own first, then a bounded piggyback of others.
-    ``alarmed``: the sender's core is suspicious, evidence should be exchanged."""
+    ``alarm_ns``: how long evidence should still be exchanged, because some core is suspicious; 0: no need.
+    It only runs down on its way, so an alarm ends when its cause has."""
 
     marks: tuple[Mark, ...]
-    alarmed: bool
+    alarm_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
     marks: tuple[Mark, ...]
-    alarmed: bool
+    alarm_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,11 @@ class RelayReply:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Push-pull, first half: everything I know, as marks. ``alarmed``: my core is suspicious; if not, I am
-    new and want to know the others."""
+    """Push-pull, first half: everything I know, as marks. ``alarm_ns`` as in a probe; 0: I am new and want
+    to know the others."""
 
     marks: tuple[Mark, ...]
-    alarmed: bool = True
+    alarm_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,9 @@ class Party:
             self._sharing = True
             effects += self.core.step(self._evidence(now_ns), now_ns)
         elif self._sharing:
-            # What peers said then is no evidence now: their ranks move on unreported.
+            # What peers said then is no evidence now: their ranks move on unreported, and so do mine.
             self._sharing = False
+            self.exchange.replica.retract(now_ns)
             self._published = None
             effects += self.core.step(Evidence((), frozenset(), True), now_ns)
         effects += self.core.step(Tick(), now_ns)

@@ -17,8 +17,8 @@ from scoutd.agent.messages import Blob, Mark
 @dataclass(slots=True)
 class Entry:
     """``data`` is None while only the mark is known; ``mark.held`` is the version of ``data``, which may be
-    older than the mark's, 0 for none. ``reported_ns``: when the report was true, on the local clock. ``heard_ns``: when a
-    higher beat was last learned."""
+    older than the mark's, 0 for none. ``reported_ns``: when the report was true, on the local clock.
+    ``heard_ns``: when a higher beat was last learned."""
 
     mark: Mark
     data: bytes | None = None
@@ -45,6 +45,12 @@ class Replica:
         entry.mark = entry.mark._replace(version=version, beat=entry.mark.beat + 1, held=version)
         entry.data = data
         entry.reported_ns = entry.heard_ns = now_ns
+
+    def retract(self, now_ns: int) -> None:
+        """This node's last report holds no longer, and no newer one is published: to others it is stale."""
+        entry = self.entries[self.me]
+        entry.mark = entry.mark._replace(version=entry.mark.version + 1, beat=entry.mark.beat + 1)
+        entry.heard_ns = now_ns
 
     def beat(self, now_ns: int) -> None:
         """This node is alive and has published nothing newer."""

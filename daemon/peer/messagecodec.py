@@ -135,7 +135,7 @@ def _read_blobs(blobs: pb.Blobs) -> tuple[Blob, ...]:
 def _read_probe(message: pb.ProbeRequest) -> Probe:
     if not message.marks.node:
         raise ValueError("a probe without its sender's mark")
-    return Probe(_read_marks(message.marks), message.alarmed)
+    return Probe(_read_marks(message.marks), message.alarm_ns)
 
 
 def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
@@ -147,11 +147,11 @@ def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
 
 
 _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
-    Probe: lambda m: pb.ProbeRequest(marks=_marks(m.marks), alarmed=m.alarmed),
-    ProbeReply: lambda m: pb.ProbeResponse(marks=_marks(m.marks), alarmed=m.alarmed),
+    Probe: lambda m: pb.ProbeRequest(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
+    ProbeReply: lambda m: pb.ProbeResponse(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
     Relay: lambda m: pb.RelayRequest(node=m.node, address=m.address),
     RelayReply: lambda m: pb.RelayResponse(reached=m.reached, marks=_marks(m.marks)),
-    Sync: lambda m: pb.SyncRequest(marks=_marks(m.marks), alarmed=m.alarmed),
+    Sync: lambda m: pb.SyncRequest(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
     SyncReply: lambda m: pb.SyncResponse(blobs=_blobs(m.blobs), wanted=m.wanted, marks=_marks(m.marks)),
     Push: lambda m: pb.PushRequest(blobs=_blobs(m.blobs)),
     PushReply: lambda m: pb.PushResponse(taken=m.taken),
@@ -162,11 +162,11 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
         pb.RelayRequest,
         lambda m: Relay(name(m.node, "a node"), name(m.address, "an address")),
     ),
-    "Sync": (pb.SyncRequest, lambda m: Sync(_read_marks(m.marks), m.alarmed)),
+    "Sync": (pb.SyncRequest, lambda m: Sync(_read_marks(m.marks), m.alarm_ns)),
     "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
 }
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
-    "Probe": (pb.ProbeResponse, lambda m: ProbeReply(_read_marks(m.marks), m.alarmed)),
+    "Probe": (pb.ProbeResponse, lambda m: ProbeReply(_read_marks(m.marks), m.alarm_ns)),
     "Relay": (pb.RelayResponse, lambda m: RelayReply(m.reached, _read_marks(m.marks))),
     "Sync": (pb.SyncResponse, _read_sync_reply),
     "Push": (pb.PushResponse, lambda m: PushReply(m.taken)),

@@ -64,20 +64,20 @@ class Blobs(_message.Message):
     def __init__(self, mark: _Optional[_Union[Marks, _Mapping]] = ..., data: _Optional[_Iterable[bytes]] = ..., age_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ProbeRequest(_message.Message):
-    __slots__ = ("marks", "alarmed")
+    __slots__ = ("marks", "alarm_ns")
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
-    alarmed: bool
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
+    alarm_ns: int
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
 
 class ProbeResponse(_message.Message):
-    __slots__ = ("marks", "alarmed")
+    __slots__ = ("marks", "alarm_ns")
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
-    alarmed: bool
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
+    alarm_ns: int
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
 
 class RelayRequest(_message.Message):
     __slots__ = ("node", "address")
@@ -96,12 +96,12 @@ class RelayResponse(_message.Message):
     def __init__(self, reached: bool = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("marks", "alarmed")
+    __slots__ = ("marks", "alarm_ns")
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    ALARMED_FIELD_NUMBER: _ClassVar[int]
+    ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
-    alarmed: bool
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarmed: bool = ...) -> None: ...
+    alarm_ns: int
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
     __slots__ = ("blobs", "wanted", "marks")
