@@ -34,6 +34,12 @@ UNREACHED_AFTER: Final = 20
 """Requests that went well while nobody ever spoke to us: our address does not reach us. A healthy peer
 probes us about as often as we probe others."""
 
+JOIN_NS: Final = 10 * NS_PER_S
+"""How long a new party waits for the first peer before it judges alone; seeds come within 5 s."""
+
+SILENT_NS: Final = NS_PER_S
+"""A party that joins while a rank of its own has been silent this long asks for evidence before it judges."""
+
 UNCHANGED_NS: Final = NS_PER_S // 2
 MAX_TASKS: Final = 128
 
@@ -90,6 +96,9 @@ class JobParty:
         self._myself: Final[set[str]] = set()
         self._namesake = ""
         self._digest = ("", 0)
+        self._joined = False
+        self._silent_ns = 0
+        self._met_ns: Final = station.clock()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -141,14 +150,28 @@ class JobParty:
     def step(self, event: Event, now_ns: int) -> list[Effect]:
         """The loop's events; see ``agent.core.Core.step``."""
         if isinstance(event, Observed):
+            self._silent_ns = max((rank.silent_ns for rank in event.report.ranks), default=0)
             return self._party.observe(event.report, now_ns)
         if isinstance(event, Tick):
+            if self._judges_too_early(now_ns):
+                self._send(self.exchange.tick(now_ns))
+                return []
             effects, outgoing = self._party.tick(now_ns)
             self._send(outgoing)
             return effects
         if isinstance(event, Conclude):
             return self._party.conclude(now_ns)
         raise TypeError(f"not an event of the loop: {event!r}")
+
+    def _judges_too_early(self, now_ns: int) -> bool:
+        """The job has ranks elsewhere, and nobody who sees them was found yet, but may be soon. An agent that
+        starts in the middle of a hang would confirm what half of the evidence says."""
+        if self._joined or not self._meeting.shared:
+            return False
+        if self.exchange.peers and self._silent_ns >= SILENT_NS:
+            self.exchange.alarm(now_ns)
+        self._joined = bool(self.exchange.peers) or now_ns - self._met_ns >= JOIN_NS
+        return not self._joined
 
     async def answer(self, request: Request) -> Reply:
         """The reply to an authentic request of a member."""
