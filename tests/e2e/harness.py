@@ -26,6 +26,9 @@ HERE = Path(__file__).parent
 JOBS = HERE / "jobs"
 SCOUTD = str(Path(sys.executable).with_name("scoutd"))
 MARK = "SCOUTD_TEST"
+PATIENT = ("--stall-timeout", "30")
+"""For healthy jobs: on a busy machine the start of four ranks may well be silent for five seconds."""
+
 Seen = TypeVar("Seen")
 Verdict = dict[str, Any]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.e2e import expect
-from tests.e2e.harness import SCOUTD, Outcome, Site, forked, named
+from tests.e2e.harness import PATIENT, SCOUTD, Outcome, Site, forked, named
 
 
 def clear(outcome: Outcome, code: int) -> None:
@@ -102,7 +102,7 @@ def test_questions_without_an_agent(site: Site, question: str) -> None:
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_healthy_job_of_few_ranks(site: Site, world: int) -> None:
-    outcome = site.run(forked(ranks=world))
+    outcome = site.run(forked(ranks=world), *PATIENT)
     expect.no_fault(outcome)
     assert outcome.verdicts == [], str(outcome)
     site.assert_clean()

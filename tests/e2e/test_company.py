@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e import expect
-from tests.e2e.harness import SCOUTD, Site, forked, launched, named, torchrun, until
+from tests.e2e.harness import PATIENT, SCOUTD, Site, forked, launched, named, torchrun, until
 
 LATER = ["--step", "30", "--steps", "40"]
 """A second into the job: every rank has been seen by the agent."""
@@ -18,7 +18,7 @@ connects to dead ranks and fails, with or without scoutd. With this each attempt
 def test_two_jobs_at_once(site: Site) -> None:
     """One hangs, the other is healthy: each `scoutd run` sees its own."""
     progress = ("--progress", str(site.progress), "--steps", "400")
-    healthy = site.watch(forked(*progress))
+    healthy = site.watch(forked(*progress), *PATIENT)
     until(lambda: site.steps() > 0, "a first step of the healthy job")
     hung = site.run(forked("--fault", "sleep-forward", "--rank", "2"))
     expect.blames(hung, "RANK_STALLED", [2])
@@ -91,7 +91,7 @@ def test_an_exception_in_a_spawned_rank(site: Site) -> None:
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_dataloader_workers_are_not_ranks(site: Site, context: str) -> None:
     job = ["--workers", "1", "--context", context, "--progress", str(site.progress), "--steps", "60"]
-    running = site.watch(forked(*job, ranks=2))
+    running = site.watch(forked(*job, ranks=2), *PATIENT)
     until(lambda: site.steps() > 2, "three steps")
     status = site.ask("status")
     outcome = running.finish()

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from tests.e2e import expect
-from tests.e2e.harness import Site, forked, torchrun, until
+from tests.e2e.harness import PATIENT, Site, forked, torchrun, until
 
 
 def limits(site: Site) -> str:
@@ -78,7 +78,7 @@ def test_a_healthy_job(site: Site) -> None:
     """It ends as without scoutd: same losses to the last bit, no verdict, nothing left."""
     plain = site.start(*forked("--progress", str(site.progress))).finish()
     alone = site.losses()
-    outcome = site.run(forked("--progress", str(site.progress)))
+    outcome = site.run(forked("--progress", str(site.progress)), *PATIENT)
     assert plain.code == 0
     assert len(alone) == 4
     assert site.losses() == alone
@@ -88,7 +88,7 @@ def test_a_healthy_job(site: Site) -> None:
 
 
 def test_a_healthy_job_under_torchrun(site: Site) -> None:
-    outcome = site.run(torchrun())
+    outcome = site.run(torchrun(), *PATIENT)
     expect.no_fault(outcome)
     assert outcome.verdicts == [], str(outcome)
     assert outcome.out == "", "scoutd writes to standard error only"
