@@ -54,7 +54,7 @@ class Credentials:
 
     def __init__(self, files: Files) -> None:
         """Raises ConfigError if the files cannot be used now."""
-        self.epoch = 1
+        self._epoch = 1
         self.warning = ""
         self._files: Final = files
         try:
@@ -63,7 +63,13 @@ class Credentials:
         except (OSError, ValueError) as error:
             raise ConfigError(f"peers.tls_*: {error}") from error
         self._looked = time.monotonic()
-        self._served = self.epoch
+        self._served = self._epoch
+
+    @property
+    def epoch(self) -> int:
+        """Grows when the files have changed, this moment's look included."""
+        self.refresh()
+        return self._epoch
 
     def server(self) -> grpc.ServerCredentials:
         """For a port; every handshake uses the files as they are then."""
@@ -95,15 +101,15 @@ class Credentials:
             self.warning = f"TLS files were not reloaded, the old ones stay: {error}"
             return False
         self._stamp, self.warning = stamp, ""
-        self.epoch += 1
+        self._epoch += 1
         return True
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """None keeps what the handshake before used."""
         self.refresh()
-        if self._served == self.epoch:
+        if self._served == self._epoch:
             return None
-        self._served = self.epoch
+        self._served = self._epoch
         return self._configuration()
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
