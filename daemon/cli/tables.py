@@ -19,6 +19,7 @@ from scoutd.daemon.cli.render import STYLES, title
 from scoutd.proto.v1 import query_pb2 as query
 from scoutd.proto.v1 import verdict_pb2 as pb
 
+MAX_MEMBER_ROWS: Final = 16
 MAX_ROWS: Final = 64
 """Ranks that get a row each; of more, the most silent ones."""
 
@@ -65,11 +66,31 @@ def _job(job: query.JobStatus) -> list[RenderableType]:
         for rank in shown
         if rank.shim_disabled
     ]
+    parts += _members(job)
     parts += [
         Text(f"{verdict.id}  {title(verdict)}: {verdict.summary}", style=STYLES.get(verdict.state, ""))
         for verdict in job.open
     ]
     return parts
+
+
+def _members(job: query.JobStatus) -> list[RenderableType]:
+    """The job's agents: a table, or a line where they are many and all well."""
+    if not job.members:
+        return []
+    gone = [member for member in job.members if member.state != "ALIVE"]
+    if len(job.members) > MAX_MEMBER_ROWS:
+        head = f"{len(job.members)} agents, {len(gone)} unreachable"
+        names = ": " + ", ".join(member.node for member in gone[:MAX_MEMBER_ROWS]) if gone else ""
+        return [Text(head + names, style="red" if gone else "")]
+    table = _table("agent", "address", "state", "incarnation", "heard")
+    for member in job.members:
+        heard = "this one" if member.me else f"{words.duration(member.heard_ago_s)} ago"
+        style = "" if member.state == "ALIVE" else "red"
+        table.add_row(
+            member.node, member.address, member.state.lower(), str(member.incarnation), heard, style=style
+        )
+    return [table]
 
 
 def _rank(rank: query.RankStatus) -> list[str]:

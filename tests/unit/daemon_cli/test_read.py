@@ -84,6 +84,32 @@ def test_status_of_thousands_shows_the_most_silent(node_agent: FakeAgent, capsys
     assert "… and 936 ranks that are less silent" in out
 
 
+def member(index: int, state: str = "ALIVE") -> query.Member:
+    return query.Member(
+        node=f"node-{index}", address=f"10.0.0.{index}:7641", state=state, incarnation=3, heard_ago_s=0.2,
+        me=index == 0,
+    )  # fmt: skip
+
+
+def test_status_shows_the_agents_of_a_job_on_several_nodes(node_agent: FakeAgent, capsys: Capture) -> None:
+    shared = job()
+    shared.members.extend([member(0), member(1, "UNREACHABLE")])
+    node_agent.status.jobs.append(shared)
+    assert run_app(["status"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert "this one" in lines["node-0"]
+    assert "10.0.0.1:7641" in lines["node-1"]
+    assert "unreachable" in lines["node-1"]
+
+
+def test_many_agents_are_one_line_that_names_the_lost_ones(node_agent: FakeAgent, capsys: Capture) -> None:
+    shared = job()
+    shared.members.extend(member(i, "UNREACHABLE" if i == 7 else "ALIVE") for i in range(100))
+    node_agent.status.jobs.append(shared)
+    assert run_app(["status"]) == 0
+    assert "100 agents, 1 unreachable: node-7" in capsys.readouterr().out
+
+
 def test_status_json_is_the_response(node_agent: FakeAgent, capsys: Capture) -> None:
     node_agent.status.jobs.append(job())
     assert run_app(["status", "--json"]) == 0
