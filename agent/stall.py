@@ -35,6 +35,9 @@ from scoutd.agent.waitfor import WaitGraph, build
 TOGETHER_NS: Final = NS_PER_S
 """Roots that fall silent within this time are one event, and one verdict."""
 
+LEVELS: Final = (Level.QUIET, Level.LONG_PHASE, Level.BUSY, Level.ALARM)
+HOLDS: Final = {Level.LONG_PHASE: State.SUPPRESSED, Level.BUSY: State.OPEN, Level.ALARM: None}
+
 
 def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[int, ...]]:
     """Findings, and the ranks whose stack would decide more."""
@@ -49,12 +52,14 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
     disagreement = mismatch.find(snapshot)
     if disagreement is not None and set(disagreement.calls) & set(silent):
-        return [program.mismatch_finding(snapshot, graph, disagreement)], ()
+        found = [program.mismatch_finding(snapshot, graph, disagreement)]
+        others = replace(graph, roots=tuple(r for r in graph.roots if r not in disagreement.minority))
+        return _acquit(found + _root_findings(snapshot, others, settings, timeout)), graph.undecided
     if (left := missing.find(snapshot, graph)) is not None:
         return [program.missing_finding(snapshot, graph, left)], ()
     stuck = device.find(snapshot, graph, silent)
-    if graph.roots:
-        ailing = [s for s in stuck if s.devices and device.on_accelerator(snapshot.ranks[s.devices[0]])]
+    ailing = [s for s in stuck if s.devices and device.on_accelerator(snapshot.ranks[s.devices[0]])]
+    if graph.roots or ailing:
         return _roots_and_devices(snapshot, graph, ailing, settings, timeout), graph.undecided
     if cycles := order.find(snapshot, graph):
         return [program.order_finding(snapshot, graph, cycle) for cycle in cycles], ()
@@ -154,50 +159,55 @@ def stalled_finding(
 def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, timeout: int) -> list[Finding]:
     judged = {r: silence.judge(snapshot, r, settings) for r in graph.roots}
     gone = tuple(r for r in graph.roots if not snapshot.alive(r))
-    alarmed = tuple(r for r, j in judged.items() if j.level is Level.ALARM and r not in gone)
     findings = [program.exited_finding(snapshot, graph, gone)] if gone else []
-    findings += [stalled_finding(snapshot, graph, ranks) for ranks in _together(snapshot, alarmed, judged)]
+    for ranks in _together(snapshot, {r: j for r, j in judged.items() if r not in gone}):
+        least = min((judged[r] for r in ranks), key=lambda j: LEVELS.index(j.level))
+        if least.level is not Level.QUIET:
+            findings.append(stalled_finding(snapshot, graph, ranks, HOLDS[least.level], least.reason))
     for rank, judgement in judged.items():
-        if judgement.level is Level.BUSY:
-            findings.append(stalled_finding(snapshot, graph, (rank,), State.OPEN, judgement.reason))
-        elif judgement.level is Level.LONG_PHASE:
-            findings.append(stalled_finding(snapshot, graph, (rank,), State.SUPPRESSED, judgement.reason))
-        elif judgement.level is Level.QUIET and snapshot.silence_ns(rank) < min(NS_PER_S, timeout // 4):
+        if judgement.level is Level.QUIET and snapshot.silence_ns(rank) < min(NS_PER_S, timeout // 4):
             findings.append(progressing(snapshot, graph, rank))
     return findings
 
 
-def _together(
-    snapshot: Snapshot, alarmed: tuple[int, ...], judged: dict[int, silence.Judgement]
-) -> list[tuple[int, ...]]:
-    """Alarmed roots, as groups that fell silent within ``TOGETHER_NS``; one verdict each.
+def _together(snapshot: Snapshot, judged: dict[int, silence.Judgement]) -> list[tuple[int, ...]]:
+    """Roots with one limit that fell silent within ``TOGETHER_NS``: one verdict each.
 
-    A group is judged once all of it has passed its limits. So it depends on the evidence alone, and not on
-    the moment at which an agent happens to look.
+    A group is judged by its latest member. So what belongs together depends on the evidence alone, and not
+    on the moment at which an agent happens to look.
     """
     groups: list[list[int]] = []
-    for rank in sorted(alarmed, key=lambda r: (-snapshot.silence_ns(r), r)):
-        if groups and snapshot.silence_ns(groups[-1][0]) - snapshot.silence_ns(rank) <= TOGETHER_NS:
+    limit, first = 0, 0
+    for rank in sorted(judged, key=lambda r: (judged[r].limit_ns, -snapshot.silence_ns(r), r)):
+        silent = snapshot.silence_ns(rank)
+        if groups and judged[rank].limit_ns == limit and first - silent <= TOGETHER_NS:
             groups[-1].append(rank)
         else:
             groups.append([rank])
-    if groups:
-        newest = snapshot.silence_ns(groups[-1][0]) - TOGETHER_NS
-        quiet = (r for r, judgement in judged.items() if judgement.level is Level.QUIET)
-        if any(newest <= snapshot.silence_ns(r) for r in quiet):
-            groups.pop()
+            limit, first = judged[rank].limit_ns, silent
     return [tuple(sorted(group)) for group in groups]
 
 
 def _roots_and_devices(
     snapshot: Snapshot, graph: WaitGraph, ailing: list[device.Stuck], settings: Settings, timeout: int
 ) -> list[Finding]:
-    """Roots that the graph names, and stuck devices, which explain a root better than its host does."""
+    """Roots that the graph names, and stuck devices, which explain a root better than its host does.
+
+    A device on which nothing is seen to finish does not tell what its transfers still wait for.
+    """
     if not ailing:
         return _root_findings(snapshot, graph, settings, timeout)
     devices = {rank for stuck in ailing for rank in stuck.devices}
-    others = replace(graph, roots=tuple(r for r in graph.roots if r not in devices))
-    findings = _stuck_findings(snapshot, graph, ailing) + _root_findings(snapshot, others, settings, timeout)
+    believed = {r for place in graph.places.values() for r in place.absent}
+    believed |= {r for rank, peers in graph.peers.items() if rank not in devices for r in peers}
+    others = replace(graph, roots=tuple(r for r in graph.roots if r in believed - devices))
+    return _acquit(
+        _stuck_findings(snapshot, graph, ailing) + _root_findings(snapshot, others, settings, timeout)
+    )
+
+
+def _acquit(findings: list[Finding]) -> list[Finding]:
+    """No finding clears whom another one implicates."""
     guilty = {i.rank for f in findings if f.hold is None for i in f.implicated}
     return [replace(f, cleared=tuple(c for c in f.cleared if c.rank not in guilty)) for f in findings]
 

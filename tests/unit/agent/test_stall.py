@@ -318,3 +318,39 @@ def test_activity_is_sampled_only_for_silent_ranks() -> None:
     assert SampleActivity((2,)) in job.observe()
     job.at(2, Phase.FORWARD, "blocks.0 (Block)", 0.1)
     assert SampleActivity(()) in job.observe()
+
+
+def test_roots_that_fall_silent_together_are_one_verdict_and_wait_for_each_other() -> None:
+    """Whether an agent looks before or after the second rank's limit must not change what it says."""
+    job = Job(4)
+    job.hangs(1, seconds=5.1)
+    job.hangs(2, seconds=4.7)
+    job.waits(0)
+    job.waits(3)
+    assert confirmed(job.run(0.2)) == []
+    (verdict,) = confirmed(job.run(1))
+    assert implicated(verdict) == [1, 2]
+
+
+def test_a_root_that_falls_silent_later_is_a_verdict_of_its_own() -> None:
+    job = Job(4)
+    job.hangs(1, seconds=5.1)
+    job.hangs(2, seconds=3.0)
+    job.waits(0)
+    job.waits(3)
+    first, second = confirmed(job.run(3))
+    assert (implicated(first), implicated(second)) == ([1], [2])
+    assert 2 not in cleared(first)
+
+
+def test_a_mismatch_does_not_hide_a_rank_that_hangs_elsewhere() -> None:
+    job = Job(5)
+    job.group(9, "tp", [0, 4], enqueued=3)
+    for rank in (0, 1, 3):
+        job.waits(rank)
+    job.waits(2, numel=48)
+    job.waits(0, 4, group=9)
+    job.hangs(4)
+    job.enqueues(4, 7)
+    named = sorted(implicated(v) for v in confirmed(job.run(1)))
+    assert named == [[2], [4]]
