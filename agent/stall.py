@@ -65,7 +65,7 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return [program.order_finding(snapshot, graph, cycle) for cycle in cycles], ()
     if not graph.undecided and (awaited := node_loss.awaited(snapshot, graph)):
         return [node_loss.finding(snapshot, graph, awaited)], ()
-    if stuck:
+    if stuck and not any(place.unknown for place in graph.places.values()):
         return _stuck_findings(snapshot, graph, stuck), ()
     if graph.blocked or graph.undecided or graph.excused & set(silent):
         return [unresolved(snapshot, graph, silent)], graph.undecided

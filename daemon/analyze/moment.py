@@ -3,7 +3,8 @@
 A dump says less than a shim: no phase, no stack, not whether the host waits. A recorder is dumped when its
 job stands still, so every rank counts as long silent, and as waiting in what it has not finished: a device
 executes its calls in order, and the host stops at the next result that it needs. Ages are taken within one
-dump, from its newest entry; clocks of two hosts are never compared.
+dump, from its newest entry; clocks of two hosts are never compared. Where a peer shows that its unfinished
+calls do not hold a rank's host (``peers``), it does not wait.
 
 Transfers are matched by position: the k-th unfinished send of one rank to another meets the k-th unfinished
 receive there. (Where both rings reach back to the start, all of them are counted.)
@@ -15,7 +16,7 @@ A dump can be older than the others: its rank has not entered a symmetric collec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scoutd.agent.device import SYMMETRIC
@@ -33,12 +34,14 @@ from scoutd.agent.evidence import (
     ProcessView,
     RankReport,
     Source,
+    Stack,
 )
 from scoutd.agent.narrative import NOT_USER_CODE
 from scoutd.daemon.analyze.dump import Dump, Entry
 from scoutd.daemon.analyze.files import DumpFile
 from scoutd.daemon.analyze.membership import Group, Layout, reconstruct
 from scoutd.daemon.analyze.names import fingerprint, merged, operation, shape
+from scoutd.daemon.analyze.peers import went_on
 from scoutd.daemon.analyze.transfers import transfers
 
 SILENT_NS: Final = 3600 * 1_000_000_000
@@ -64,6 +67,8 @@ def moment(files: Sequence[DumpFile], job: str) -> Moment:
     newest = {r: max((e.created_ns for e in dump.entries), default=0) for r, dump in dumps.items()}
     translations = {r: _Translation(r, dump, layout, dumps, newest[r]) for r, dump in dumps.items()}
     told = {rank: each.report() for rank, each in translations.items()}
+    for rank, peer in went_on(layout, dumps).items():
+        told[rank] = _not_waiting(told[rank], peer)
     older = _older(layout, told)
     missing = {r: unread.get(r, "there is no dump of it") for r in layout.world if r not in dumps}
     unknown = {**missing, **older}
@@ -210,6 +215,13 @@ def _finished_symmetric(group: Group, told: Mapping[int, RankReport]) -> int:
         ),
         default=0,
     )
+
+
+def _not_waiting(report: RankReport, peer: int) -> RankReport:
+    """The host is not inside any of its unfinished calls."""
+    why = f"a dump has none; rank {peer} has the same calls unfinished, and its host went on"
+    calls = tuple(replace(c, waiting=False) for c in report.calls)
+    return replace(report, calls=calls, stack=Stack((), 0, native=False, waits=False, refused=why))
 
 
 def _nothing_known(rank: int) -> RankReport:
