@@ -213,11 +213,7 @@ def install_backward(boundaries: Boundaries, begins: Callable[[], None]) -> None
 
 
 def install_groups(boundaries: Boundaries) -> None:
-    """Making groups and wrapping models blocks until all members come; leaving is publishing EXITING."""
-    for name in ("new_group", "split_group"):
-        if hasattr(c10d, name):
-            wrap = boundaries.bracket("groups", Phase.INIT, name, waiting=1)
-            boundaries.swap(getattr(c10d, name), wrap)
+    """Wrapping a model blocks until all members come; leaving is publishing EXITING."""
     wrap = boundaries.bracket("groups", Phase.EXITING, "destroy_process_group")
     boundaries.swap(c10d.destroy_process_group, wrap)
     ddp = torch.nn.parallel.DistributedDataParallel

@@ -37,6 +37,10 @@ MADE_OF_P2P: Final = b"monitored_barrier"
 _PENDING_WORK: Final = getattr(c10d, "_IllegalWork", ())
 
 
+Begin = Callable[[Writer, dict[str, Any]], "Published | None"]
+Watch = Callable[[Any, OpenCall, GroupState], None]
+
+
 class Published:
     """A call between its publication and its end. ``depth`` is the coordinate to return to, ``raw`` what
     the backend's counter said before the call."""
@@ -68,7 +72,9 @@ class Publication:
         joins a batch that is launched later."""
         group = given.get("group")
         state = self.groups.state(group)
-        if state is None or (c10d._world.pg_coalesce_state and self._coalescing(group)):
+        if state is None:
+            return None
+        if c10d._world.pg_coalesce_state and self._coalescing(group) and "launching" not in given:
             return None
         waiting = 0 if given.get("async_op") else 1
         template = collective_template(spec, state, given)
@@ -78,6 +84,7 @@ class Publication:
         self.groups.write_counters(state, sequence)
         self.calls.remember(state, sequence, template.fingerprint)
         depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
+        state.frozen = template.operation == MADE_OF_P2P
         return Published(call, state, raw, depth, not waiting)
 
     def begin_p2p(self, writer: Writer, name: str, kind: int, given: dict[str, Any]) -> Published | None:
@@ -99,16 +106,16 @@ class Publication:
         depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)
         return Published(call, state, raw, depth, not waiting)
 
-    def end(self, published: Published, result: Any) -> None:
+    def end(self, published: Published, result: Any, watch: Watch | None = None) -> None:
         """The call has returned: it is done, or its work is watched until it is."""
         call = published.call
         if call is not None:
             if published.asynchronous and result is not None and not isinstance(result, _PENDING_WORK):
-                self.works.watch(result, call, published.state)
+                (watch or self.works.watch)(result, call, published.state)
             else:
                 self.calls.end(call, DONE)
-            if call.template.operation == MADE_OF_P2P:
-                self._uncount(published)
+        if published.state.frozen:
+            self._uncount(published)
         self.coordinates.leave(published.depth)
 
     def fail(self, published: Published, _: Any) -> None:
@@ -117,20 +124,19 @@ class Publication:
         state, call = published.state, published.call
         if call is not None:
             self.calls.end(call, FAILED)
-            if call.template.operation == MADE_OF_P2P:
-                self._uncount(published)
-            elif state.has_counter and state.raw() == published.raw:
-                if call.template.kind == CallKind.COLLECTIVE:
-                    state.highest = 0
-                elif state.counts_p2p:
-                    state.p2p -= 1
+        if state.frozen:
+            self._uncount(published)
+        elif call is not None and state.has_counter and state.raw() == published.raw:
+            if call.template.kind == CallKind.COLLECTIVE:
+                state.highest = 0
+            elif state.counts_p2p:
+                state.p2p -= 1
         self.coordinates.leave(published.depth)
 
     def _uncount(self, published: Published) -> None:
         """Gloo counted the parts of a call that is no collective to it, on each rank another number."""
         state = published.state
-        state.p2p += state.raw() - published.raw
-        state.highest = 0
+        state.uncount(published.raw)
         self.groups.write_counters(state, state.enqueued())
 
     def _coalescing(self, group: Any) -> bool:
@@ -147,14 +153,21 @@ def _peer_of(kind: int, state: GroupState, given: dict[str, Any]) -> int:
     return -1 if peer is None else int(peer)
 
 
-Begin = Callable[[Writer, dict[str, Any]], "Published | None"]
-
-
 def interceptor(
-    inner: Function, names: tuple[str, ...], begin: Begin, publication: Publication, guard: Guard, part: Part
+    inner: Function,
+    names: tuple[str, ...],
+    begin: Begin,
+    publication: Publication,
+    guard: Guard,
+    part: Part,
+    watch: Watch | None = None,
 ) -> Function:
-    """``inner``, published. ``names`` are the parameters that positional arguments stand for."""
+    """``inner``, published. ``names`` are the parameters that positional arguments stand for; ``watch``
+    gets the result of an asynchronous call, where that is no Work."""
     coordinates = publication.coordinates
+
+    def end(published: Published, result: Any) -> None:
+        publication.end(published, result, watch)
 
     def published_call(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not part.on:
@@ -179,7 +192,7 @@ def interceptor(
             _close(publication.fail, published, None, guard, part)
             raise
         writer.busy = False
-        _close(publication.end, published, result, guard, part)
+        _close(end, published, result, guard, part)
         return result
 
     return published_call

@@ -6,11 +6,13 @@ with the process-group object (a weak reference tells), and ``sweep`` marks dest
 
 *Enqueued* is the number of collectives this rank has entered. Backends count them
 (``_get_sequence_number_for_group``), DDP's C++ reducer and FSDP included; Gloo's counter also counts this
-rank's P2P calls, which are subtracted. Where a backend has no counter, public calls are counted instead.
+rank's P2P calls and the messages inside a monitored barrier (another number on each rank), which are
+subtracted. Where a backend has no counter, public calls are counted instead.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import time
 import weakref
@@ -31,6 +33,9 @@ _LENGTH: Final = shm.COUNTERS.codec.struct.size
 _seal: Final = shm.HEAD.pack
 _crc: Final = zlib.crc32
 _now: Final = time.monotonic_ns
+MAX_MEETINGS: Final = 16
+PARTS_KEPT: Final = 1024
+"""Monitored barriers of a group that are remembered; the recorder's ring reaches back about as far."""
 
 
 def runs_of(ranks: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
@@ -58,9 +63,11 @@ def group_id(name: str, ranks: Iterable[int]) -> int:
 class GroupState:
     """One group of this process: identity, slot and counters.
 
-    ``p2p``: this rank's P2P calls so far, where the backend counts them as collectives. ``calls``: public
-    collectives so far. ``highest``: the highest sequence published as enqueued: a call is published before
-    the backend counts it, and the publisher's poll must not take that back.
+    ``p2p``: what the backend has counted so far and is no collective: this rank's P2P calls and the inside
+    of monitored barriers (``parts``: the counter at the end of each, and how many there were). ``calls``:
+    public collectives so far. ``highest``: the highest sequence published as enqueued: a call is published
+    before the backend counts it, and the publisher's poll must not take that back. ``frozen``: a monitored
+    barrier is under way, the backend's counter means nothing.
     """
 
     __slots__ = (
@@ -68,12 +75,14 @@ class GroupState:
         "backend",
         "calls",
         "counts_p2p",
+        "frozen",
         "group",
         "has_counter",
         "highest",
         "name",
         "object_id",
         "p2p",
+        "parts",
         "rank_of",
         "retired",
         "sequence",
@@ -93,6 +102,8 @@ class GroupState:
         self.p2p = 0
         self.calls = 0
         self.highest = 0
+        self.frozen = False
+        self.parts: deque[tuple[int, int]] = deque(maxlen=PARTS_KEPT)
         self.retired = shm.UNKNOWN_U64
         self.sequence = 0
         self.templates: dict[Any, Any] = {}
@@ -113,11 +124,28 @@ class GroupState:
         """Collectives entered by this rank so far."""
         if self._counter is None:
             return self.calls
-        return max(0, self._counter() - self.p2p)
+        return self.highest if self.frozen else max(0, self._counter() - self.p2p)
+
+    def uncount(self, raw_before: int) -> None:
+        """What the backend has counted since ``raw_before`` was the inside of a monitored barrier."""
+        now = self.raw()
+        if now > raw_before:
+            known = self.parts[-1][1] if self.parts else 0
+            self.parts.append((now, known + 1))
+            self.p2p += now - raw_before
+        self.highest = 0
+        self.frozen = False
+
+    def barriers_before(self, raw: int) -> int:
+        """Monitored barriers that were over when the backend's counter reached ``raw``."""
+        place = bisect.bisect_left(self.parts, (raw, 0))
+        return self.parts[place - 1][1] if place else 0
 
 
 def _counter_of(pg: Any) -> Callable[[], int] | None:
     """The backend's own counter, None where it has none. Holds the group weakly."""
+    if pg is None:
+        return None
     reference = weakref.ref(pg)
     read = type(pg)._get_sequence_number_for_group
     try:
@@ -140,6 +168,7 @@ class Groups:
         self._by_object: dict[int, GroupState] = {}
         self._references: dict[int, weakref.ref[Any]] = {}
         self._gone: deque[GroupState] = deque()
+        self._meetings: dict[int, GroupState] = {}
         self._free = list(range(shm.GROUPS.slots - 1, -1, -1))
 
     def state(self, pg: Any) -> GroupState | None:
@@ -155,8 +184,20 @@ class Groups:
                 return state
         return None
 
+    def meeting(self, name: str, ranks: list[int]) -> GroupState | None:
+        """The group that stands for these ranks' meetings of this name (they have no process group yet);
+        None when there are too many."""
+        key = group_id(name, ranks)
+        found = self._meetings.get(key)
+        if found is None and self._free and len(self._meetings) < MAX_MEETINGS:
+            with self._file.lock:
+                found = self._meetings[key] = GroupState(None, name, ranks, self._free.pop(), "store")
+                found.sequence = self._file.sequence_of(shm.COUNTERS, found.slot)
+                self._publish(found, None, destroyed=0)
+        return found
+
     def all(self) -> list[GroupState]:
-        return list(self._by_object.values())
+        return [*self._by_object.values(), *self._meetings.values()]
 
     def sweep(self) -> None:
         """Groups made since the last sweep are known, destroyed ones are marked and give up their slot."""

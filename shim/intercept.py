@@ -8,6 +8,8 @@ signature, and only what it runs changes:
   given the interceptor (``swap_cell``);
 - any other function gets the code of a trampoline with the same parameters and free variables, whose
   constant is the interceptor; a copy made before the swap is what the interceptor calls (``swap_code``);
+- dynamo refuses constants that are functions, so a function that it traces finds its interceptor in its
+  module instead, under a name of ours (``swap_traced``);
 - a method of an extension type is replaced on the class (``swap_method``).
 
 Every swap is undone by ``Undo.run``; if somebody else has put something in front of ours since, theirs is
@@ -81,13 +83,7 @@ def swap_cell(function: types.FunctionType, wrap: Wrap, undo: Undo) -> None:
 
 def swap_code(function: types.FunctionType, wrap: Wrap, undo: Undo) -> None:
     original = function.__code__
-    copy = types.FunctionType(
-        original, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__qualname__ = function.__qualname__
-    copy.__module__ = function.__module__
-    ours = _trampoline(original, wrap(copy))
+    ours = _trampoline(original, wrap(_copy(function)))
     function.__code__ = ours
 
     def restore() -> None:
@@ -95,6 +91,40 @@ def swap_code(function: types.FunctionType, wrap: Wrap, undo: Undo) -> None:
             function.__code__ = original
 
     undo.add(restore)
+
+
+def swap_traced(function: Function, wrap: Wrap, undo: Undo) -> None:
+    if not isinstance(function, types.FunctionType):
+        raise TypeError(f"{function!r} is not a Python function")
+    names, original = function.__globals__, function.__code__
+    name = f"_scoutd_{function.__name__}"
+    if name in names:
+        raise ValueError(f"{function.__name__} is intercepted already")
+    names[name] = wrap(_copy(function))
+    ours = _trampoline(original, None, name)
+    function.__code__ = ours
+
+    def restore() -> None:
+        if function.__code__ is ours:
+            function.__code__ = original
+            names.pop(name, None)
+
+    undo.add(restore)
+
+
+def _copy(function: types.FunctionType) -> types.FunctionType:
+    """The function as it is now, which a swap of the original's code does not reach."""
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__ = function.__qualname__
+    copy.__module__ = function.__module__
+    return copy
 
 
 def swap_method(owner: type, name: str, wrap: Wrap, undo: Undo) -> None:
@@ -109,11 +139,13 @@ def swap_method(owner: type, name: str, wrap: Wrap, undo: Undo) -> None:
     undo.add(restore)
 
 
-def _trampoline(original: types.CodeType, target: Function) -> types.CodeType:
-    """Code with the original's parameters, name, file and free variables, that calls ``target``."""
+def _trampoline(original: types.CodeType, target: Function | None, name: str = "") -> types.CodeType:
+    """Code with the original's parameters, name, file and free variables, that calls ``target``, or what
+    its module calls ``name``."""
     names, call = _parameters(original)
     scope: dict[str, Any] = {}
-    source = f"def trampoline({names}):\n _scoutd = {_MARK!r}\n return _scoutd({call})\n"
+    body = f"return {name}({call})" if name else f"_scoutd = {_MARK!r}\n return _scoutd({call})"
+    source = f"def trampoline({names}):\n {body}\n"
     exec(compile(source, original.co_filename, "exec"), scope)
     code: types.CodeType = scope["trampoline"].__code__
     constants = tuple(target if constant == _MARK else constant for constant in code.co_consts)

@@ -16,7 +16,7 @@ from typing import Final
 from scoutd.proto import shm
 from scoutd.shim import recorder
 from scoutd.shim.coordinates import Coordinates
-from scoutd.shim.groups import Groups
+from scoutd.shim.groups import Groups, GroupState
 from scoutd.shim.guard import Guard
 from scoutd.shim.shmfile import ShmFile
 from scoutd.shim.works import Works
@@ -72,6 +72,9 @@ class Publisher:
             self._ordinal = ordinal
             self._moved_ns = now_ns
         silent = now_ns - self._moved_ns >= SILENT_AFTER_NS
+        if not silent and self._pending:
+            self._dumped_ns, self._pending = now_ns, 0  # what the last dump said is over
+            self._guard.run("recorder", lambda: self._recorder_state(now_ns), None)
         self._heartbeat(now_ns)
         self._guard.run("works", self._works.poll, None)
         if silent or now_ns - self._polled_ns >= POLL_NS:
@@ -110,11 +113,7 @@ class Publisher:
 
     def _publish_entries(self, entries: list[recorder.Entry], dumped_ns: int) -> None:
         states = {state.name: state for state in self._groups.all()}
-        # An offset can only be too small (P2P calls that went past the public functions): correct it first.
-        for entry in entries:
-            state = states.get(entry.group_name)
-            if state is not None and state.counts_p2p and entry.sequence + entry.offset <= state.raw():
-                state.p2p = max(state.p2p, entry.offset)
+        entries = [in_our_count(entry, states.get(entry.group_name)) for entry in entries]
         enqueued = {name: state.enqueued() for name, state in states.items()}
         entries = recorder.of_living_groups(entries, enqueued)
         for name, retired in recorder.retired_by_group(entries).items():
@@ -137,3 +136,18 @@ class Publisher:
     def _recorder_state(self, now_ns: int) -> None:
         record = shm.RecorderState(now_ns, self._dumped_ns, self._pending, int(self._blind))
         self._file.publish(shm.RECORDER, 0, record)
+
+
+def in_our_count(entry: recorder.Entry, state: GroupState | None) -> recorder.Entry:
+    """The entry with its sequence among collectives alone: the recorder counts monitored barriers, too.
+
+    A group's P2P count can only be too small (calls that went past the public functions): the backend's
+    own counter, which the entry tells as well, corrects it.
+    """
+    if state is None or not state.counts_p2p:
+        return entry
+    raw = entry.sequence + entry.offset
+    sequence = entry.sequence - recorder.MONITORED_BARRIER_COUNTS * state.barriers_before(raw)
+    if raw <= state.raw() and not state.frozen:
+        state.p2p = max(state.p2p, raw - sequence)
+    return entry._replace(sequence=sequence)

@@ -23,6 +23,9 @@ from scoutd.proto.shm import UNKNOWN_U64
 UNEQUAL_INPUTS: Final = frozenset({"scatter", "gather", "all_to_all", "all_to_all_single", "reduce_scatter"})
 """Collectives whose recorded inputs differ between members by nature (only the root has some)."""
 
+MONITORED_BARRIER_COUNTS: Final = 2
+"""Gloo's ``collective_seq_id`` grows by its two tags, on every rank (seen on torch 2.13)."""
+
 _NAMES: Final = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -41,6 +44,8 @@ _NAMES: Final = {
     "allreduce_coalesced": "all_reduce_coalesced",
     "allgather_into_tensor_coalesced": "all_gather_into_tensor_coalesced",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_gather_single_coalesced": "all_gather_into_tensor_coalesced",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
     "ALLREDUCE": "all_reduce",
 }
 _DTYPES: Final = {

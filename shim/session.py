@@ -28,7 +28,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.proto import shm
-from scoutd.shim import boundaries, collectives, store, topology, works
+from scoutd.shim import boundaries, coalescing, collectives, creation, functional, store, topology, works
 from scoutd.shim.arming import ImportWatch
 from scoutd.shim.calls import Calls
 from scoutd.shim.coordinates import Coordinates, encode
@@ -91,6 +91,9 @@ class Session:
         return [
             ("notes", lambda: self.notes.install(self.undo)),
             ("collectives", lambda: collectives.install(publication, self.guard, self.undo)),
+            ("functional", lambda: functional.install(publication, self.guard, self.undo, self.watch)),
+            ("coalescing", lambda: coalescing.install(publication, self.guard, self.undo)),
+            ("creation", lambda: creation.install(publication, self.guard, self.undo)),
             ("works", lambda: works.install(self.works, self.guard, self.undo)),
             ("store", lambda: store.install(waits, self.coordinates, self.guard, self.undo)),
             ("optimizer", lambda: boundaries.install_optimizers(bounds)),

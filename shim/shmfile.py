@@ -52,14 +52,10 @@ class ShmFile:
     """The mapped file. Raises OSError from the constructor if it cannot be made, locked or allocated."""
 
     def __init__(self, root: Path) -> None:
-        self.user_folder: Final = _user_folder(root)
         self.lock: Final = threading.RLock()
         self.dropped = 0
-        pending = self.user_folder / PENDING_FOLDER
-        self.path = pending / f"{os.getpid()}-{start_ticks()}"
-        self.path.unlink(missing_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self.path, flags, 0o600)
+        self._fd, self.path = _new_file(root)
+        self.user_folder: Final = self.path.parents[1]
         try:
             os.posix_fallocate(self._fd, 0, shm.FILE_SIZE)
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,23 +146,30 @@ class ShmFile:
         self._fd = -1
 
 
-def _user_folder(root: Path) -> Path:
-    """``<root>/<uid>/.pending`` and what is above it, made if missing; the user's folder is returned.
+def _new_file(root: Path) -> tuple[int, Path]:
+    """Descriptor and path of this process's file below ``<root>/<uid>/.pending``, made with what is above.
 
-    Raises PermissionError if it belongs to somebody else.
+    Raises PermissionError if the user's folder belongs to somebody else.
     """
     folder = root / str(os.getuid())
+    path = folder / PENDING_FOLDER / f"{os.getpid()}-{start_ticks()}"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for attempt in range(RETRIES):
         try:
             _make_folders(root, folder)
-            break
-        except FileNotFoundError:  # another rank of an ending job has just removed an empty folder
+            _check_owner(folder)
+            path.unlink(missing_ok=True)
+            return os.open(path, flags, 0o600), path
+        except FileNotFoundError:  # another rank has just removed a folder that it left empty
             if attempt == RETRIES - 1:
                 raise
+    raise AssertionError("unreachable")
+
+
+def _check_owner(folder: Path) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(f"{folder} is not a directory of user {os.getuid()}")
-    return folder
 
 
 def _make_folders(root: Path, folder: Path) -> None:

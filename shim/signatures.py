@@ -56,6 +56,26 @@ COLLECTIVES: Final[dict[str, Spec]] = {
 """Public name → spec. ``all_gather_single`` and ``reduce_scatter_single`` are the names that torch 2.13
 gave to ``all_gather_into_tensor`` and ``reduce_scatter_tensor``; they are one operation."""
 
+FUNCTIONAL: Final[dict[str, Spec]] = {
+    "all_reduce": Spec("all_reduce", "self", reduces=True),
+    "broadcast": Spec("broadcast", "self", root="src"),
+    "all_to_all_single": Spec("all_to_all_single", "self", uneven=True),
+    "all_to_all_single_autograd": Spec("all_to_all_single", "self", uneven=True),
+    "all_reduce_coalesced": Spec("all_reduce_coalesced", "self", reduces=True, uneven=True),
+    **{
+        name + suffix: Spec(operation + suffix.removesuffix("_autograd"), "self", reduces=reduces)
+        for name, operation, reduces in (
+            ("all_gather_single", "all_gather_into_tensor", False),
+            ("all_gather_tensor", "all_gather_into_tensor", False),
+            ("reduce_scatter_single", "reduce_scatter_tensor", True),
+            ("reduce_scatter_tensor", "reduce_scatter_tensor", True),
+        )
+        for suffix in ("", "_autograd", "_coalesced")
+    },
+    "all_gather_into_tensor_coalesced": Spec("all_gather_into_tensor_coalesced", "self"),
+}
+"""Functional collectives, by name (old and new ones); their reduce operation is a word in any case."""
+
 P2P: Final[dict[str, int]] = {
     "send": shm.CallKind.P2P_SEND,
     "isend": shm.CallKind.P2P_SEND,

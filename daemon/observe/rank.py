@@ -88,7 +88,8 @@ class ObservedRank:
             pending = translate.recorder_calls(file.pending.records.values(), dump.dumped_ns, now_ns)
         else:
             pending = []
-        merged = translate.merge_calls(calls, pending)
+        dump_age_ns = translate.age(now_ns, dump.dumped_ns) if dump is not None else 0
+        merged = translate.merge_calls(calls, pending, dump_age_ns)
         beat = file.heartbeat.first()
         beat_ns = beat.beat_ns if beat is not None and beat.beat_ns else None
         header = file.header

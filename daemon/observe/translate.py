@@ -9,6 +9,7 @@ describes stays PUBLIC, because that one knows the arguments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from scoutd.agent.evidence import (
@@ -36,6 +37,8 @@ SOURCES: Final[Mapping[int, str]] = {int(source): source.name for source in shm.
 
 MAX_MEMBERS: Final = 1 << 20
 """A group that claims more is not believed: whoever walks its members would never return."""
+SETTLED_NS: Final = 500_000_000
+"""A recorder retires what a host has waited for within this time."""
 UNEQUAL_SIZES: Final = frozenset({"all_to_all", "all_to_all_single", "alltoall", "alltoall_base"})
 """Collectives whose sizes may legally differ between members."""
 
@@ -86,7 +89,8 @@ def _public(c: shm.Call, now_ns: int) -> Call:
 
 
 def recorder_calls(records: Iterable[shm.Pending], dumped_ns: int, now_ns: int) -> list[Call]:
-    """The unfinished collectives of the dump made at ``dumped_ns``; older dumps' leftovers are not."""
+    """The unfinished collectives of the dump made at ``dumped_ns``; older dumps' leftovers are not. A dump
+    that is being written while this one is read counts already."""
     return [
         Call(
             group=p.group,
@@ -100,15 +104,29 @@ def recorder_calls(records: Iterable[shm.Pending], dumped_ns: int, now_ns: int) 
             source=Source.RECORDER,
         )
         for p in sorted(records, key=lambda p: (p.created_ns, p.sequence))
-        if p.dump_ns == dumped_ns
+        if p.dump_ns >= dumped_ns
     ]
 
 
-def merge_calls(public: list[Call], recorder: list[Call]) -> tuple[Call, ...]:
-    """Both sources, oldest entry first, each collective once."""
+def merge_calls(public: list[Call], recorder: list[Call], dump_age_ns: int) -> tuple[Call, ...]:
+    """Both sources, oldest entry first, each collective once.
+
+    A public call whose work was dropped has ended for the shim. If the recorder, ``dump_age_ns`` ago, had
+    not seen it finish long after it was left, it is still under way: pending, and nobody waits in it.
+    """
+    unfinished = {(c.group, c.sequence) for c in recorder}
     described = {(c.group, c.sequence) for c in public if c.kind is CallKind.COLLECTIVE}
     extra = [c for c in recorder if (c.group, c.sequence) not in described]
-    return tuple(sorted(public + extra, key=lambda c: -c.age_ns)) if extra else tuple(public)
+    ours = [_reopened(c, dump_age_ns) if (c.group, c.sequence) in unfinished else c for c in public]
+    return tuple(sorted(ours + extra, key=lambda c: -c.age_ns)) if extra else tuple(ours)
+
+
+def _reopened(call: Call, dump_age_ns: int) -> Call:
+    if call.kind is not CallKind.COLLECTIVE or call.state is not CallState.DONE or call.left_age_ns is None:
+        return call
+    if call.left_age_ns - dump_age_ns < SETTLED_NS:
+        return call
+    return replace(call, state=CallState.PENDING, left_age_ns=None)
 
 
 def _comparable(operation: str, numel: int) -> int | None:

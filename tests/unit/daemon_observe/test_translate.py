@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scoutd.agent.evidence import CallKind, CallState, Members
+from scoutd.agent.evidence import CallKind, CallState, Members, Source
 from scoutd.daemon.observe import translate
 from scoutd.proto import shm
 from tests.unit.daemon_observe.writer import CALL, COORDINATE, GROUP
@@ -87,3 +87,30 @@ def test_notes_are_ordered_by_time() -> None:
     note = shm.Note(NOW - 5, 1, shm.NoteSource.WATCHDOG, "RuntimeError", "boom", "a.py:1 in f", "")
     found = translate.notes([note, note._replace(at_ns=NOW - 9, source=77)], NOW)
     assert [(n.age_ns, n.source) for n in found] == [(9, "EXCEPTION"), (5, "WATCHDOG")]
+
+
+S = 1_000_000_000
+
+
+def recorded(sequence: int) -> list[shm.Pending]:
+    return [shm.Pending(7 * S, CALL.group, sequence, 2 * S, 16, "all_reduce", "float32", "[16]")]
+
+
+def test_work_that_was_dropped_stays_pending_while_the_recorder_has_it() -> None:
+    done = CALL._replace(state=shm.CallState.DONE, entered_ns=2 * S, left_ns=3 * S)
+    pending = translate.recorder_calls(recorded(CALL.sequence), 7 * S, 9 * S)
+    (call,) = translate.merge_calls(translate.public_calls([done], 9 * S), pending, 2 * S)
+    assert (call.state, call.waiting, call.source) == (CallState.PENDING, False, Source.PUBLIC)
+    assert call.fingerprint.argument == CALL.argument
+
+
+def test_a_call_that_ended_after_the_dump_has_ended() -> None:
+    done = CALL._replace(state=shm.CallState.DONE, entered_ns=2 * S, left_ns=8 * S)
+    pending = translate.recorder_calls(recorded(CALL.sequence), 7 * S, 9 * S)
+    (call,) = translate.merge_calls(translate.public_calls([done], 9 * S), pending, 2 * S)
+    assert call.state is CallState.DONE
+
+
+def test_a_dump_that_is_being_written_counts_and_an_older_one_does_not() -> None:
+    assert [c.sequence for c in translate.recorder_calls(recorded(5), 6 * S, 9 * S)] == [5]
+    assert translate.recorder_calls(recorded(5), 8 * S, 9 * S) == []
