@@ -13,7 +13,8 @@ At a *complete* place every member has enqueued (group, sequence). What the devi
 - Nobody has retired it and nothing else is known: GROUP_STALL. A stalled group makes others stall behind it;
   reported is the place that is first in line for all its members, if there is one.
 
-A group is judged at its first unfinished sequence. Ranks whose counters are stale say nothing here.
+A group is judged at its first unfinished sequence. Ranks whose counters are stale say nothing here; that they
+came is known once somebody has finished.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ def on_accelerator(report: RankReport) -> bool:
 
 
 def _first_places(snapshot: Snapshot, graph: WaitGraph) -> Iterable[Place]:
-    """Per group the lowest complete place at which somebody's host or device waits."""
+    """Per group the lowest place where nobody is known to be absent and a host or device waits."""
     first: dict[int, Place] = {}
     for place in graph.places.values():
         group, sequence = place.at
-        if not place.complete or (group in first and first[group].at[1] <= sequence):
+        if place.absent or (group in first and first[group].at[1] <= sequence):
             continue
         if place.blocked or any(on_accelerator(snapshot.ranks[r]) for r in place.arrived):
             first[group] = place
@@ -90,13 +91,15 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     operation = call.fingerprint.operation if call else ""
     laggards = [r for r in members if _retired(snapshot, r, place) is False]
     finished = [r for r in members if _retired(snapshot, r, place) is True]
-    if not laggards:
-        return None
+    if not laggards or (place.unknown and not finished):
+        return None  # a symmetric collective that somebody finished is one that everybody had entered
     if operation in SYMMETRIC:
         starved = _one_run(laggards, members) and not _went_on(snapshot, place, finished)
         devices = laggards if finished and not starved else _not_started(snapshot, laggards, place)
         if devices:
             return Stuck(place.at, operation, members, tuple(sorted(devices)), ())
+    if place.unknown:
+        return None
     return Stuck(place.at, operation, members, (), tuple(sorted(laggards)) if finished else ())
 
 
