@@ -98,8 +98,10 @@ def lines(file: Path) -> list[Verdict]:
 
 
 def substance(verdict: Verdict) -> str:
-    """What must be equal on all agents."""
-    waits = sorted(cleared(verdict).items())
+    """What must be equal on all agents. For whom a rank waited while the job was falling apart is not: its
+    last words reach the agents after some of them have judged the first death."""
+    dying = verdict["cause"] == "PROCESS_DEAD"
+    waits: Any = sorted(cleared(verdict)) if dying else sorted(cleared(verdict).items())
     parts = (verdict["id"], verdict["cause"], verdict["summary"], named(verdict), waits)
     return str(parts)
 
