@@ -1,9 +1,10 @@
 """The exchange of evidence between the agents of one job (design §4): no coordinator, no clock, no socket.
 
-Idle, an agent probes one peer per interval, round-robin over a shuffled list, and piggybacks a few marks:
-that is how agents learn of each other and notice that one is gone (SWIM). Under suspicion (its own core's,
-or a peer's) it runs push-pull anti-entropy with a few random peers per interval: marks first, then the
-reports that one side lacks. A report thus reaches all N agents in O(log N) intervals.
+Idle, an agent probes one partner per interval and piggybacks a few marks, those of agents that are new
+first: that is how agents learn of each other and notice that one is gone (SWIM). Under suspicion (its own
+core's, or a peer's) it runs push-pull anti-entropy with a few partners per interval: marks first, then the
+reports that one side lacks. A report thus reaches all N agents in O(log N) intervals. The pace follows what
+there is to say and what the network and the machines bear, see ``pace``.
 
 Life is judged by beats. A node whose beat grows anywhere is alive. Under suspicion a node that has been quiet
 too long is probed directly; if that fails, other agents are asked to try (``Relay``), and only if none of
@@ -34,9 +35,15 @@ from scoutd.agent.messages import (
     Sync,
     SyncReply,
 )
+from scoutd.agent.pace import LATE_FACTOR, Pace
+from scoutd.agent.partners import Partners
 from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
+
+FRESH_FACTOR = 4
+"""A probe has room for this many times the usual piggyback while agents are arriving: all N then know of a
+new one after O(log N) probe intervals, not N of them."""
 
 
 @dataclass
@@ -65,7 +72,9 @@ class Exchange:
         self._next_probe_ns = 0
         self._next_sync_ns = 0
         self._next_join_ns = 0
-        self._order: list[str] = []
+        self._partners = Partners(self.replica.me, s.partners, self.random)
+        self._fresh: dict[str, int] = {}
+        self.pace = Pace(s)
         self._in_flight: dict[str, int] = {}
         self._sent_ns: dict[int, int] = {}
         self._suspicions: dict[str, _Suspicion] = {}
@@ -121,11 +130,11 @@ class Exchange:
         if now_ns >= self._next_probe_ns:
             self._next_probe_ns = now_ns + _ns(self.settings.probe_interval_s)
             self.replica.beat(now_ns)
-            sent += self._probe(self._next_in_order(), now_ns)
+            sent += self._probe(self._partners.next(self.replica.entries), now_ns)
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
-            self._next_sync_ns = now_ns + _ns(self.settings.sync_interval_s)
+            self._next_sync_ns = now_ns + self.pace.next_ns(self.replica.news, len(self.replica.entries))
             self.replica.beat(now_ns)
-            for node in self._sample(self.settings.fanout):
+            for node in self._partners.sample(self.settings.fanout, self.replica.entries, self.unreachable):
                 sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
@@ -159,7 +168,7 @@ class Exchange:
 
     def on_reply(self, sent: Outgoing, reply: Reply, now_ns: int) -> list[Outgoing]:
         """A reply arrived; what has to be sent because of it."""
-        self._done(sent, now_ns, measure=isinstance(reply, ProbeReply))
+        self._done(sent, now_ns, measure=isinstance(reply, ProbeReply), answered=True)
         self._in_reach(sent.node)
         if isinstance(reply, ProbeReply):
             self._learn(reply.marks, now_ns)
@@ -177,7 +186,7 @@ class Exchange:
 
     def on_failure(self, sent: Outgoing, now_ns: int) -> list[Outgoing]:
         """No reply within the time-out, or no connection; what has to be sent because of it."""
-        self._done(sent, now_ns, measure=False)
+        self._done(sent, now_ns, measure=False, answered=False)
         if isinstance(sent.request, Relay):
             self._relay_ended(sent.request.node, sent.node, False, now_ns)
         elif not isinstance(sent.request, Probe):
@@ -200,35 +209,36 @@ class Exchange:
         ]
 
     def _learn(self, marks: Iterable[Mark], now_ns: int) -> None:
-        """Marks are merged; a node whose beat grew is in reach."""
-        for node in self.replica.merge_marks(marks, now_ns):
+        """Marks are merged; a node whose beat grew is in reach. A few new nodes are news to tell, many are
+        what everybody knows but us."""
+        known = len(self.replica.entries)
+        grown = self.replica.merge_marks(marks, now_ns)
+        for node in grown:
             self._in_reach(node)
+        if 0 < len(self.replica.entries) - known <= self._room():
+            tellings = 2 * math.ceil(math.log2(len(self.replica.entries)))
+            new = list(self.replica.entries)[known:]
+            self._fresh.update(dict.fromkeys(new, tellings))
+
+    def _room(self) -> int:
+        """How many new agents one probe tells of at most."""
+        return FRESH_FACTOR * self.settings.piggyback
 
     def _in_reach(self, node: str) -> None:
         self.unreachable.pop(node, None)
         self._suspicions.pop(node, None)
 
     def _own_marks(self) -> tuple[Mark, ...]:
-        """This agent's own mark and a bounded random piggyback."""
-        others = self._sample(self.settings.piggyback, everybody=True)
-        return (self.replica.mark_of(self.replica.me), *(self.replica.mark_of(n) for n in others))
-
-    def _sample(self, count: int, everybody: bool = False) -> list[str]:
-        """Random peers; those in reach, unless nobody is or everybody is asked for."""
-        pool = self.peers
-        if not everybody:
-            pool = [node for node in pool if node not in self.unreachable] or pool
-        return self.random.sample(pool, min(count, len(pool)))
-
-    def _next_in_order(self) -> str:
-        """Round-robin over all peers, reshuffled each time round, so that none is forgotten."""
-        while self._order:
-            node = self._order.pop()
-            if node in self.replica.entries:
-                return node
-        self._order = self.peers
-        self.random.shuffle(self._order)
-        return self._order.pop() if self._order else ""
+        """This agent's own mark and a bounded piggyback: agents that are new, then random ones."""
+        chosen = list(self._fresh)[: self._room()]
+        for node in chosen:
+            self._fresh[node] -= 1
+            if not self._fresh[node]:
+                del self._fresh[node]
+        others = self.peers
+        left = max(0, self.settings.piggyback - len(chosen))
+        chosen += self.random.sample(others, min(left, len(others)))
+        return tuple(self.replica.mark_of(node) for node in (self.replica.me, *chosen))
 
     def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
         if not node:
@@ -237,7 +247,7 @@ class Exchange:
 
     def _quiet_ns(self) -> int:
         rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds
-        return int(rounds * _ns(self.settings.sync_interval_s))
+        return int(rounds * self.pace.slowest_ns(len(self.replica.entries)))
 
     def _probe_quiet(self, now_ns: int) -> list[Outgoing]:
         """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few."""
@@ -262,19 +272,22 @@ class Exchange:
         timeout = self.round_trip.timeout_ns
         if not isinstance(request, Probe):
             timeout = _ns(self.settings.most_timeout_s)
+        timeout += LATE_FACTOR * self.pace.late_ns
         sent = Outgoing(node, target, request, timeout)
         self._sent_ns[id(sent)] = now_ns
         return [sent]
 
-    def _done(self, sent: Outgoing, now_ns: int, measure: bool) -> None:
+    def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
         started = self._sent_ns.pop(id(sent), None)
         left = self._in_flight.get(sent.node, 0) - 1
         if left > 0:
             self._in_flight[sent.node] = left
         else:
             self._in_flight.pop(sent.node, None)
-        if measure and started is not None:
+        if started is not None and measure:
             self.round_trip.add(now_ns - started)
+        elif started is not None and answered and isinstance(sent.request, Sync):
+            self.pace.took(now_ns - started)
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""

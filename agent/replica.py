@@ -27,11 +27,13 @@ class Entry:
 
 
 class Replica:
-    """The map as one agent (``me``) holds it. ``conflict`` names another address that claims to be me."""
+    """The map as one agent (``me``) holds it. ``conflict`` names another address that claims to be me.
+    ``news`` grows whenever a version becomes known or held that was not: beats are no news."""
 
     def __init__(self, me: str, address: str, incarnation: int) -> None:
         self.me = me
         self.conflict = ""
+        self.news = 0
         self.entries: dict[str, Entry] = {me: Entry(Mark(me, address, incarnation, 0, 0))}
 
     @property
@@ -44,6 +46,7 @@ class Replica:
         version = entry.mark.version + 1
         entry.mark = entry.mark._replace(version=version, beat=entry.mark.beat + 1, held=version)
         entry.data = data
+        self.news += 1
         entry.reported_ns = entry.heard_ns = now_ns
 
     def retract(self, now_ns: int) -> None:
@@ -87,6 +90,7 @@ class Replica:
         entry = self.entries.get(mark.node)
         if entry is None or mark.incarnation > entry.mark.incarnation:
             self.entries[mark.node] = Entry(mark._replace(held=0), heard_ns=now_ns)
+            self.news += 1
             return True
         old = entry.mark
         if mark.incarnation < old.incarnation:
@@ -95,7 +99,10 @@ class Replica:
         if grew:
             entry.heard_ns = now_ns
             old = old._replace(address=mark.address, beat=mark.beat)
-        entry.mark = old._replace(version=mark.version) if mark.version > old.version else old
+        if mark.version > old.version:
+            self.news += 1
+            old = old._replace(version=mark.version)
+        entry.mark = old
         return grew
 
     def _outdo(self, mark: Mark) -> None:
@@ -128,6 +135,7 @@ class Replica:
             known = entry.mark
             if mark.node == self.me or mark.incarnation != known.incarnation or mark.held <= known.held:
                 continue
+            self.news += 1
             entry.mark = known._replace(held=mark.held)
             entry.data, entry.reported_ns = data, now_ns - max(0, age_ns)
             taken += 1
@@ -186,5 +194,6 @@ class Replica:
 
     def digest(self) -> str:
         """Equal digests mean equal evidence: 16 hexadecimal digits over all (node, incarnation, version)."""
-        text = "\n".join(f"{node} {e.mark.incarnation} {e.mark.held}" for node, e in sorted(self.entries.items()))
+        marks = sorted(entry.mark for entry in self.entries.values())
+        text = "\n".join(f"{mark.node} {mark.incarnation} {mark.held}" for mark in marks)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

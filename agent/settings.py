@@ -54,9 +54,11 @@ class ExchangeSettings:
 
     ``probe_interval_s``: idle, one probe to one peer per interval, whatever the cluster's size: traffic is
     about (40 + 40·piggyback) bytes each way per interval. ``piggyback``: marks beside the sender's own in a
-    probe. ``sync_interval_s``, ``fanout``: under suspicion, push-pull with ``fanout`` random peers per
+    probe. ``sync_interval_s``, ``fanout``: under suspicion, push-pull with ``fanout`` partners per
     interval; evidence reaches all N in about log2(N)/log2(1 + fanout) + 2 intervals.
-    ``alarm_hold_s``: how long the exchange goes on after the last sign of suspicion.
+    ``partners``: peers that an agent talks to by turns; each costs a connection, and in a random graph of
+    this degree news spreads as in the complete one. ``alarm_hold_s``: how long the exchange goes on after the
+    last sign of suspicion.
     ``k_sigma``: a probe is lost after T = H + k·σ of the measured round trips, between
     ``least_timeout_s`` and ``most_timeout_s``. ``relays``: peers asked to confirm that a node is out of
     reach; one false alarm needs 1 + relays losses. ``quiet_rounds``: under suspicion a node is probed
@@ -68,6 +70,7 @@ class ExchangeSettings:
     piggyback: int = 8
     sync_interval_s: float = 0.15
     fanout: int = 2
+    partners: int = 8
     alarm_hold_s: float = 5.0
     k_sigma: float = 4.0
     least_timeout_s: float = 0.3

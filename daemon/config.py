@@ -134,6 +134,7 @@ class ExchangeSection:
     piggyback: int = _key(8, low=0, high=256)
     sync_interval_s: float = _seconds(0.15, low=0.02, high=60.0)
     fanout: int = _key(2, low=1, high=16)
+    partners: int = _key(8, low=1, high=64)
     alarm_hold_s: float = _seconds(5.0, high=600.0)
     k_sigma: float = _key(4.0, low=1.0, high=100.0)
     least_timeout_s: float = _seconds(0.3, low=0.01, high=60.0)

@@ -27,6 +27,9 @@ from scoutd.daemon.sdnotify import Notifier
 from scoutd.daemon.seams import CorePort, NeighboursPort, ObservationPort, ObserverPort
 
 FAST_INTERVAL_S: Final = 0.1
+MOST_INTERVAL_S: Final = 1.0
+"""An overloaded agent looks less often, but not less often than this."""
+
 FAST_AFTER_EXIT_S: Final = 2.0
 YOUNG_NS: Final = 10 * NS_PER_S
 """A job this young is looked at often: its ranks are still arriving, and may die before they are known."""
@@ -59,6 +62,7 @@ class Loop:
         self._clock: Final = clock
         self._wake: Final = asyncio.Event()
         self._fast_until_ns = 0
+        self._late_s = 0.0
         self._captures: Final[dict[tuple[str, int], asyncio.Task[None]]] = {}
         self._failures: Final[set[str]] = set()
         observer.on_exit = self._on_exit
@@ -79,6 +83,8 @@ class Loop:
         for job in list(self.jobs.values()):
             self._guard("job", self._advance, job, newest.get(job.name), now)
         self.rounds += 1
+        if self._neighbours is not None:
+            self._neighbours.late(int(self._late_s * NS_PER_S))
         self._reporter.metrics.observation.observe((self._clock() - started) / NS_PER_S)
         self._notifier.feed(now)
 
@@ -214,11 +220,14 @@ class Loop:
         now = self._clock()
         young = self.eager or any(now - job.began_ns < YOUNG_NS for job in self.jobs.values())
         hurry = young or now < self._fast_until_ns or any(job.suspicious(now) for job in self.jobs.values())
-        return min(FAST_INTERVAL_S, self.observe.interval_s) if hurry else self.observe.interval_s
+        interval = min(FAST_INTERVAL_S, self.observe.interval_s) if hurry else self.observe.interval_s
+        return min(interval + self._late_s, max(interval, MOST_INTERVAL_S))
 
     async def _rest(self, duration_s: float) -> None:
         """Returns after ``duration_s``, or when woken; cheaper than a task per round."""
-        timer = asyncio.get_running_loop().call_later(duration_s, self._wake.set)
+        due = asyncio.get_running_loop().time() + duration_s
+        timer = asyncio.get_running_loop().call_at(due, self._wake.set)
         await self._wake.wait()
+        self._late_s = max(0.0, asyncio.get_running_loop().time() - due)
         timer.cancel()
         self._wake.clear()

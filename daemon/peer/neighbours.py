@@ -103,6 +103,11 @@ class Neighbours:
         self._note_losses(party)
         self._tidy()
 
+    def late(self, late_ns: int) -> None:
+        """The main loop's round came so much later than it should have: this host is overloaded, and its
+        word on others' silence is taken with care."""
+        self._station.late_ns = late_ns
+
     def leave(self, job: str) -> None:
         """The job is over here; its peers are refused from now on."""
         party = self._parties.pop(job, None)

@@ -78,6 +78,8 @@ class Station:
     wake: Callable[[], None]
     failed: Callable[[Exception], None]
     address: str = ""
+    late_ns: int = 0
+    """How late the main loop's last round came."""
 
 
 class JobParty:
@@ -153,6 +155,7 @@ class JobParty:
             self._silent_ns = max((rank.silent_ns for rank in event.report.ranks), default=0)
             return self._party.observe(event.report, now_ns)
         if isinstance(event, Tick):
+            self.exchange.pace.late(self._station.late_ns)
             if self._judges_too_early(now_ns):
                 self._send(self.exchange.tick(now_ns))
                 return []

@@ -1,0 +1,46 @@
+"""How often agents synchronise: news, size, strain."""
+
+from __future__ import annotations
+
+import pytest
+
+from scoutd.agent.pace import MOST_STRETCH, Pace
+from scoutd.agent.settings import ExchangeSettings
+
+MS = 1_000_000
+INTERVAL = 150 * MS
+
+
+def pace() -> Pace:
+    return Pace(ExchangeSettings(sync_interval_s=0.15))
+
+
+def test_news_are_told_at_full_speed_whatever_the_size() -> None:
+    one = pace()
+    assert [one.next_ns(news, 10_000) for news in (1, 2, 3)] == [INTERVAL] * 3
+
+
+@pytest.mark.parametrize(("nodes", "stretch"), [(4, 1), (64, 1), (128, 2), (512, 8), (100_000, MOST_STRETCH)])
+def test_without_news_the_pause_grows_with_the_marks_that_a_round_costs(nodes: int, stretch: int) -> None:
+    one = pace()
+    one.next_ns(7, nodes)
+    assert one.next_ns(7, nodes) == stretch * INTERVAL == one.slowest_ns(nodes)
+
+
+def test_answers_that_take_long_slow_the_rounds_down_and_quick_ones_do_not() -> None:
+    one = pace()
+    for _ in range(50):
+        one.took(20 * MS)
+    assert one.next_ns(1, 4) == INTERVAL
+    for _ in range(50):
+        one.took(900 * MS)
+    assert one.next_ns(2, 4) == pytest.approx(900 * MS, rel=0.02)
+
+
+def test_an_agent_that_comes_late_slows_down_and_recovers() -> None:
+    one = pace()
+    one.late(2000 * MS)
+    assert one.next_ns(1, 4) == 2000 * MS
+    for _ in range(30):
+        one.late(0)
+    assert one.next_ns(2, 4) == INTERVAL
