@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import torch.distributed.distributed_c10d as c10d
 
-from scoutd.shim.shmfile import GENERATION_FILE, start_ticks
+from scoutd.shim.shmfile import GENERATION_FILE, RETRIES, VANISHED, start_ticks
 from scoutd.shim.store import ORIGINAL_GET
 
 KEY: Final = "identity"
@@ -89,14 +89,15 @@ def claim(user_folder: Path) -> Identity:
     """A new generation of this job, whose folder exists from now on."""
     job = job_name()
     folder = user_folder / job
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    while True:
-        generation = highest_generation(folder) + 1
+    for _ in range(RETRIES):
         try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            generation = highest_generation(folder) + 1
             (folder / str(generation)).mkdir(mode=0o700)
-        except FileExistsError:
+        except VANISHED:  # another launcher was quicker, or the agent removed an empty folder
             continue
         return Identity(job, generation)
+    raise FileExistsError(f"no free generation under {folder}")
 
 
 def join_locally(user_folder: Path, rank: int) -> Identity:

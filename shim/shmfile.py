@@ -29,7 +29,11 @@ GENERATION_FILE: Final = ".generation"
 OBSERVER_LIMIT_NS: Final = 10_000_000_000
 """An observer that has not looked for this long is no longer there."""
 
-RETRIES: Final = 5
+RETRIES: Final = 20
+VANISHED: Final = (FileNotFoundError, FileExistsError)
+"""What making a folder raises while somebody removes it: ``mkdir(exist_ok=True)`` finds it there, asks
+whether it is a folder, and it is gone."""
+
 
 Record = TypeVar("Record")
 
@@ -94,7 +98,7 @@ class ShmFile:
             try:
                 os.rename(self.path, target)
                 break
-            except FileNotFoundError:  # the agent removed an empty generation in between
+            except VANISHED:  # the agent removed an empty generation in between
                 if attempt == RETRIES - 1:
                     raise
         self.path = target
@@ -160,7 +164,7 @@ def _new_file(root: Path) -> tuple[int, Path]:
             _check_owner(folder)
             path.unlink(missing_ok=True)
             return os.open(path, flags, 0o600), path
-        except FileNotFoundError:  # another rank has just removed a folder that it left empty
+        except VANISHED:  # another rank has just removed a folder that it left empty
             if attempt == RETRIES - 1:
                 raise
     raise AssertionError("unreachable")

@@ -96,3 +96,25 @@ def test_without_space_there_is_an_error_and_no_file(tmp_path: Path, monkeypatch
     with pytest.raises(OSError, match="No space"):
         ShmFile(tmp_path / "scoutd")
     assert list((tmp_path / "scoutd").rglob("*-*")) == []
+
+
+def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other ranks settle at the same time and remove the empty pending folder under our feet."""
+    real = os.mkdir
+    left = {".pending": 3, "1": 3}
+
+    def there_and_gone(path: str, mode: int = 0o777) -> None:
+        name = os.path.basename(path)
+        if left.get(name, 0):
+            left[name] -= 1
+            raise FileExistsError(path)
+        real(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", there_and_gone)
+    made = ShmFile(tmp_path / "root")
+    made.settle("job", 1, 0)
+    assert made.path.name == "rank-0" and made.path.exists()
+    assert left == {".pending": 0, "1": 0}
+    made.close()
