@@ -11,6 +11,7 @@ lie further apart than ``max_gap_s``, the agent itself stood still: the gap is c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.events import (
@@ -60,6 +61,7 @@ class Core:
         self._asked: dict[tuple[int, bool], int] = {}
         self._patience: dict[int, int] = {}
         self._round_began_ns: int | None = None
+        self._round_about: Hashable = None
         self._last_moment: Snapshot | None = None
         self._unchanged = False
         self._judged_ns = 0
@@ -152,14 +154,15 @@ class Core:
 
         A finding that names a rank waits ``round_s`` at most for stale nodes. One that names nobody waits up
         to four times as long, until every node in reach has been heard of since: whom the missing evidence
-        would name is not known yet.
+        would name is not known yet. Other findings are another round.
         """
         faults = [f for f in diagnosis.findings if f.hold is None]
         if not faults:
             self._round_began_ns = None
             return True
-        if self._round_began_ns is None:
-            self._round_began_ns = now_ns
+        about = frozenset((f.cause, f.implicated and f.ranks) for f in faults)
+        if self._round_began_ns is None or about != self._round_about:
+            self._round_began_ns, self._round_about = now_ns, about
         if self._reach is None:
             return True
         lasted = now_ns - self._round_began_ns

@@ -22,6 +22,7 @@ from scoutd.agent.replica import Replica
 from scoutd.agent.verdict import Verdict
 from tests.simulation.network import Answer
 from tests.simulation.reporting import capture, report_of
+from tests.simulation.timeline import ns
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -30,6 +31,7 @@ IDLE_S = 0.25
 FAST_S = 0.1
 PYTHON_STACK_S = 0.08
 NATIVE_STACK_S = 1.0
+JOIN_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ class Agent:
     listening: bool = False
     stopped: bool = False
     life: int = 0
+    generation: int = 0
     sampled: tuple[int, ...] = ()
     stacks: dict[int, tuple[Stack, int]] = field(default_factory=dict)
+    _met_ns: int = 0
     _waiting: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -79,13 +83,17 @@ class Agent:
         """A new process. ``forget``: it has lost its persisted incarnation."""
         self.life += 1
         self.incarnation = 1 if forget else self.incarnation + 1
-        replica = Replica(self.node, self.address, self.incarnation)
-        rng = random.Random(f"{self.seed} {self.node} {self.life}")
-        exchange = Exchange(replica, self.world.exchange, rng, self.seeds)
-        self.party = Party(self.world.settings, exchange, self.world.encode, self.world.decode)
+        self.generation = self.world.generation
+        self._met_ns = self.now
+        self.party = Party(self.world.settings, self._exchange(), self.world.encode, self.world.decode)
         self.listening, self.stopped, self.sampled = True, False, ()
         self.stacks.clear()
         self._round(self.life)
+
+    def _exchange(self) -> Exchange:
+        replica = Replica(self.node, self.address, self.incarnation)
+        rng = random.Random(f"{self.seed} {self.node} {self.life} {self.world.generation}")
+        return Exchange(replica, self.world.exchange, rng, self.seeds)
 
     def kill(self) -> None:
         self.listening = False
@@ -138,11 +146,20 @@ class Agent:
         self.world.timeline.after(delay_s, due)
 
     def _round(self, life: int) -> None:
-        """Look, decide, act, and again."""
+        """Look, decide, act, and again. A new generation exchanges evidence anew. Nothing is judged before
+        somebody who sees the other ranks is found, or is not found in time."""
         now = self.now
+        if self.generation != self.world.generation:
+            self.generation, self._met_ns = self.world.generation, now
+            self.party.renew(self._exchange())
         effects = self.party.observe(self.observe(), now)
-        more, sent = self.party.tick(now)
-        self._carry_out([*effects, *more])
+        exchange = self.party.exchange
+        if exchange.peers or now - self._met_ns > ns(JOIN_S):
+            more, sent = self.party.tick(now)
+            effects += more
+        else:
+            sent = exchange.tick(now)
+        self._carry_out(effects)
         self._send(sent)
         hurry = self.party.suspicious or self.party.exchange.alarmed(now)
         interval = (FAST_S if hurry else IDLE_S) * self.world.jitter.uniform(0.95, 1.1)

@@ -10,32 +10,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from dataclasses import dataclass, field
 
-from scoutd.agent.verdict import State
+from scoutd.agent.verdict import State, Verdict
 from tests.simulation import cases, oracle
-from tests.simulation.trainers import DEATHS
+from tests.simulation.agent import Said
 from tests.simulation.world import World
 
 
 @dataclass
 class Outcome:
-    """``latency_s``: per agent, from the moment when the verdict was due to its confirmation."""
+    """``missed``: agents that named nobody of ``must``. ``latency_s``: per agent, from the moment when its
+    verdict was due to the confirmation. ``agree``: all agents that were never away say the same."""
 
     seed: int
     text: str
     wrong: list[oracle.Wrong]
     must: set[int]
-    named: dict[str, set[int]]
+    missed: list[str] = field(default_factory=list)
     latency_s: list[float] = field(default_factory=list)
     agree: bool = True
-    missed: list[str] = field(default_factory=list)
-    size: str = ""
 
 
-def run(seed: int) -> tuple[Outcome, World]:
-    case = cases.build(seed)
+def run(seed: int, most_nodes: int = 64) -> tuple[Outcome, World]:
+    """The case of this seed has been played and judged."""
+    case = cases.build(seed, most_nodes)
     world = case.world
     while world.timeline.now_s < case.horizon_s and not _settled(world, case):
         world.run(world.timeline.now_s + 0.5)
@@ -57,56 +56,44 @@ def _settled(world: World, case: cases.Case) -> bool:
 
 
 def judge(case: cases.Case) -> Outcome:
+    """Recall and agreement are asked of agents that were never away, and only of a majority."""
     world = case.world
-    must = oracle.must_name(world)
+    outcome = Outcome(case.seed, case.text, oracle.wrong_names(world), oracle.must_name(world))
     steady = [n for n in world.agents if n not in world.ever_away]
-    outcome = Outcome(case.seed, case.text, oracle.wrong_names(world), must, {})
-    majority = 2 * len(steady) > len(world.agents)
-    reach = {r for n in steady for r in world.agents[n].ranks} | {
-        r for n in world.lost_nodes for r in world.agents[n].ranks
-    }
-    due = _due_s(world, case)
-    for node in steady:
-        verdicts = world.confirmed(node)
-        outcome.named[node] = {i.rank for v in verdicts for i in v.implicated}
-        if must and majority and must <= reach and not outcome.named[node] & must:
+    if 2 * len(steady) <= len(world.agents):
+        outcome.must = set()
+        return outcome
+    seen = [*steady, *world.lost_nodes]
+    if not outcome.must <= {r for n in seen for r in world.agents[n].ranks}:
+        outcome.must = set()
+    for node in steady if outcome.must else []:
+        first = next((s for s in world.said if s.node == node and _hits(s, outcome.must)), None)
+        if first is None:
             outcome.missed.append(node)
-        first = next((s for s in world.said if s.node == node and _hits(s, must)), None)
-        if first is not None:
-            outcome.latency_s.append(first.at_ns / 1e9 - due)
-    if majority:
-        held = {n: frozenset(oracle.words(v) for v in _standing(world, n)) for n in steady}
-        outcome.agree = len(set(held.values())) <= 1
+        else:
+            outcome.latency_s.append((first.at_ns - oracle.due_ns(world, first.verdict)) / 1e9)
+    held = {frozenset(oracle.words(v) for v in standing(world, n)) for n in steady}
+    outcome.agree = len(held) <= 1
     return outcome
 
 
-def _hits(said, must) -> bool:  # type: ignore[no-untyped-def]
+def _hits(said: Said, must: set[int]) -> bool:
     return said.verdict.state is State.CONFIRMED and any(i.rank in must for i in said.verdict.implicated)
 
 
-def _standing(world: World, node: str):  # type: ignore[no-untyped-def]
+def standing(world: World, node: str) -> list[Verdict]:
     """The confirmed verdicts that are not resolved, as they were confirmed."""
     newest = {v.id: v.state for v in world.agents[node].party.verdicts}
     return [v for v in world.confirmed(node) if newest.get(v.id) is State.CONFIRMED]
-
-
-def _due_s(world: World, case: cases.Case) -> float:
-    """When a verdict is due: the stall timeout after the last movement, or the settling of a death."""
-    struck = {r: at for r, at in world.training.struck.items()}
-    kinds = {f.rank: f.kind for f in case.faults}
-    at = min(struck.values(), default=0) / 1e9
-    if any(kinds.get(r) in DEATHS for r in struck):
-        return min(v for r, v in struck.items() if kinds.get(r) in DEATHS) / 1e9 + world.settings.settle_s
-    return at + world.settings.stall_timeout_s
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     if not ordered:
         return {}
-    return {f"p{q}": round(ordered[min(len(ordered) - 1, int(len(ordered) * q / 100))], 2) for q in (50, 90, 95, 99)} | {
-        "max": round(ordered[-1], 2)
-    }
+    last = len(ordered) - 1
+    shares = {f"p{q}": ordered[min(last, len(ordered) * q // 100)] for q in (50, 90, 95, 99)}
+    return {name: round(value, 2) for name, value in {**shares, "max": ordered[-1]}.items()}
 
 
 def summarise(outcomes: list[Outcome]) -> dict[str, object]:
@@ -125,50 +112,52 @@ def summarise(outcomes: list[Outcome]) -> dict[str, object]:
     }
 
 
-def trace(world: World) -> None:
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def trace(outcome: Outcome, world: World) -> None:
+    struck = {r: f"{at / 1e9:.2f}" for r, at in world.training.struck.items()}
+    say(f"{outcome.text}\nstruck {struck}, must name {outcome.must}, away {world.ever_away}")
     for said in world.said:
         v = said.verdict
-        print(
-            f"{said.at_ns / 1e9:8.2f} {said.node:8} {v.state.value:10} {v.cause.value:20} {v.id} "
-            f"{[i.rank for i in v.implicated]} {v.summary}"
-        )
+        named = [i.rank for i in v.implicated]
+        what = f"{v.state.value:10} {v.cause.value:20} {v.id} {named} {v.summary}"
+        say(f"{said.at_ns / 1e9:8.2f} {said.node:8} {what}")
+
+
+def complain(outcome: Outcome) -> None:
+    for what in outcome.wrong[:1]:
+        said = f"rank {what.rank} named by {what.node} at {what.at_s:.2f}: {what.verdict.summary}"
+        say(f"WRONG {said}\n  {outcome.text}")
+    if outcome.missed:
+        say(f"MISSED {sorted(outcome.must)} by {len(outcome.missed)} agents\n  {outcome.text}")
+    if not outcome.agree:
+        say(f"DISAGREE\n  {outcome.text}")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Random clusters in virtual time.")
     parser.add_argument("--seeds", type=int, default=60)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--seed", type=int, help="play this one only")
+    parser.add_argument("--most-nodes", type=int, default=64)
     parser.add_argument("--trace", action="store_true", help="show what all agents said")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
-    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
+    some = range(options.first, options.first + options.seeds)
     outcomes = []
-    for seed in seeds:
-        outcome, world = run(seed)
+    for seed in some if options.seed is None else [options.seed]:
+        outcome, world = run(seed, options.most_nodes)
         outcomes.append(outcome)
         if options.trace:
-            print(outcome.text, "struck", {r: f"{at / 1e9:.2f}" for r, at in world.training.struck.items()})
-            print("must", outcome.must, "away", world.ever_away, "missed by", outcome.missed)
-            trace(world)
-        _complain(outcome)
+            trace(outcome, world)
+        complain(outcome)
     report = summarise(outcomes)
-    if options.json:
-        print(json.dumps(report))
-    else:
-        for key, value in report.items():
-            print(f"{key:16} {value}")
+    text = "\n".join(f"{key:16} {value}" for key, value in report.items())
+    say(json.dumps(report) if options.json else text)
     return 1 if report["wrong_names"] else 0
-
-
-def _complain(outcome: Outcome) -> None:
-    for what in outcome.wrong[:1]:
-        print(f"WRONG rank {what.rank} named by {what.node} at {what.at_s:.2f}: {what.verdict.summary}\n  {outcome.text}")
-    if outcome.missed:
-        print(f"MISSED {sorted(outcome.must)} by {len(outcome.missed)} of {len(outcome.named)} agents\n  {outcome.text}")
-    if not outcome.agree:
-        print(f"DISAGREE\n  {outcome.text}")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ class Case:
     troubles: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
 
 
-def build(seed: int) -> Case:
+def build(seed: int, most_nodes: int = 64) -> Case:
     """The case of this seed, ready to run."""
     rng = random.Random(f"case {seed}")
-    nodes = min(64, int(3 * 22 ** rng.random()))
+    nodes = min(most_nodes, int(3 * (most_nodes / 3 + 1) ** rng.random()))
     per_node = rng.choice([r for r in (1, 2, 4, 8) if nodes * r <= 128])
     grid = random_grid(rng, nodes * per_node)
     ops = random_step(rng, grid)
@@ -49,7 +49,8 @@ def build(seed: int) -> Case:
     case = Case(seed, world, "", faults, 4.0 + stall_s + 7.0 + slow)
     _troubles(rng, case, list(world.agents))
     case.text = (
-        f"seed {seed}: {nodes} nodes × {per_node}, stall {stall_s:g} s, grid {grid.shape}, loss {weather.loss:.0%}, "
+        f"seed {seed}: {nodes} nodes × {per_node}, stall {stall_s:g} s, grid {grid.shape}, "
+        f"loss {weather.loss:.0%}, "
         f"{'recorder' if recorder else 'public'}, {'resets' if resets else 'no resets'}, "
         f"{'warm' if warm else 'cold'}; faults {[(f.kind, f.rank, f.step, f.op) for f in faults]}; "
         f"troubles {[(round(at, 1), what, who) for at, what, who in case.troubles]}"

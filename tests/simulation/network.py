@@ -30,7 +30,7 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True)
 class Weather:
-    """``loss``: of one leg. ``duplication``: of a request. Delays in seconds: mean of the exponential part."""
+    """``loss``: of one leg. ``duplication``: of a request. Delays: ``mean`` is of the exponential part."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -60,6 +60,13 @@ class Network:
                 self._cut.add((a, b))
                 if both_ways:
                     self._cut.add((b, a))
+
+    @property
+    def isolated(self) -> set[str]:
+        """Nodes that somebody cannot reach, on the smaller side of a cut."""
+        nodes = {e.node for e in self.endpoints.values()}
+        count = {n: sum(self.reaches(n, m) and self.reaches(m, n) for m in nodes if m != n) for n in nodes}
+        return {n for n in nodes if 2 * (count[n] + 1) <= len(nodes)}
 
     def heal(self) -> None:
         self._cut.clear()

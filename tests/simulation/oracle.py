@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scoutd.agent.verdict import Cause, State, Verdict
+from tests.simulation.timeline import ns
 from tests.simulation.trainers import DEATHS, HANGS
 from tests.simulation.world import World
 
@@ -41,12 +42,13 @@ def _may(world: World, verdict: Verdict, rank: int, node: str) -> bool:
         return True
     if rank in world.ever_struck:
         return True
-    if node in world.lost_nodes:
+    nodes = set(node.split(" or "))
+    if nodes <= world.lost_nodes:
         return True
-    if verdict.cause is not Cause.NODE_UNREACHABLE or node not in world.ever_away:
+    if verdict.cause is not Cause.NODE_UNREACHABLE or not nodes <= world.ever_away:
         return False
     struck = {_node_of(world, r) for r in world.training.struck}
-    return node in struck or not struck - world.ever_away
+    return bool(nodes & struck) or not struck - world.ever_away
 
 
 def _node_of(world: World, rank: int) -> str:
@@ -83,6 +85,21 @@ def _odd(world: World) -> set[int]:
         if len(group.ranks) >= 3 and not training.lacks(place):
             found |= {r for r in group.ranks if place in training.ranks[r].odd}
     return found
+
+
+def due_ns(world: World, verdict: Verdict) -> int:
+    """When this verdict was due: the limit after the first of its ranks stood still, or the settling."""
+    settings, training = world.settings, world.training
+    moments = []
+    for rank in (i.rank for i in verdict.implicated):
+        fault = training.faults.get(rank)
+        kind = fault.kind if fault is not None and rank in training.struck else "lost"
+        if kind == "lost" and any(t.note for t in training.ranks):
+            kind = "kill"
+        at = training.struck.get(rank, training.ranks[rank].gone_ns or 0)
+        limit = settings.settle_s if kind in DEATHS else settings.stall_timeout_s
+        moments.append(at + ns(limit * (settings.busy_factor if kind == "busy" else 1)))
+    return min(moments)
 
 
 def words(verdict: Verdict) -> tuple[object, ...]:

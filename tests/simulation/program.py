@@ -40,9 +40,7 @@ class Grid:
         for k, axis in enumerate(axes):
             others = [range(self.shape[a]) for a in axes if a != axis]
             for fixed in product(*others):
-                ranks = tuple(
-                    self._rank((*fixed[:k], at, *fixed[k:])) for at in range(self.shape[axis])
-                )
+                ranks = tuple(self._rank((*fixed[:k], at, *fixed[k:])) for at in range(self.shape[axis]))
                 self._add(axis, next(identities), ranks)
 
     def _rank(self, coordinate: tuple[int, ...]) -> int:

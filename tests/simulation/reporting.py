@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scoutd.agent.evidence import (
     Activity,
     Call,
     CallKind,
     CallState,
     Coordinate,
+    DeathNote,
     Fingerprint,
     Frame,
     GroupView,
@@ -18,7 +21,6 @@ from scoutd.agent.evidence import (
     Source,
     Stack,
 )
-from dataclasses import replace
 from tests.simulation.timeline import ns
 from tests.simulation.trainers import Place, Trainer, Training
 
@@ -26,7 +28,9 @@ USUAL = Fingerprint("all_reduce", "float32", 8, "SUM")
 ODD = Fingerprint("all_reduce", "float32", 6, "SUM")
 
 
-def report_of(training: Training, trainer: Trainer, stack: tuple[Stack, int] | None, sampled: bool) -> RankReport:
+def report_of(
+    training: Training, trainer: Trainer, stack: tuple[Stack, int] | None, sampled: bool
+) -> RankReport:
     """The rank as seen now. ``stack`` with the moment of its capture; ``sampled``: activity was asked for."""
     now = training.timeline.now_ns
     silent = now - max(trainer.moved_ns, trainer.noted_ns)
@@ -101,13 +105,12 @@ def _groups(training: Training, trainer: Trainer, since: int) -> tuple[GroupView
     )
 
 
-def _notes(trainer: Trainer, now: int) -> tuple:  # type: ignore[type-arg]
+def _notes(trainer: Trainer, now: int) -> tuple[DeathNote, ...]:
     return () if trainer.note is None else (replace(trainer.note, age_ns=now - trainer.noted_ns),)
 
 
 def _activity(trainer: Trainer) -> Activity:
-    cpu = 1.0 if trainer.hung in ("busy", "gil") else 0.01
-    return Activity(ns(1), cpu if trainer.hung == "busy" else 0.01, 0.0, False)
+    return Activity(ns(1), 1.0 if trainer.hung == "busy" else 0.01, 0.0, False)
 
 
 def capture(training: Training, trainer: Trainer, native: bool) -> Stack:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from scoutd.agent.evidence import DeathNote, Phase
 from tests.property.program import Op
 from tests.simulation.program import Grid, Group
-from tests.simulation.timeline import Timeline
+from tests.simulation.timeline import Timeline, ns
 
 Place = tuple[int, int]
 HANGS = ("sleep", "native", "gil", "busy")
@@ -95,12 +95,13 @@ class Training:
         self.faults = {fault.rank: fault for fault in faults}
         self.struck: dict[int, int] = {}
         """Faults that happened: rank → when."""
-        self.ranks = [Trainer(rank) for rank in range(grid.world_size)]
+        self.ranks = [Trainer(rank, moved_ns=timeline.now_ns) for rank in range(grid.world_size)]
         self.on_death: Callable[[int], None] = lambda rank: None
         self._rng = rng
         self._compute_s = compute_s
         self._last_step = last_step
         self._groups = {group.identity: group for group in grid.groups}
+        self._paused_until_ns = 0
         self._came: dict[Place, int] = {}
         self.done: dict[Place, bool] = {}
         self.broken: set[Place] = set()
@@ -113,7 +114,12 @@ class Training:
         return self._compute_s * (0.5 + self._rng.random())
 
     def _later(self, trainer: Trainer, delay_s: float) -> None:
-        self.timeline.after(delay_s, lambda: self._go(trainer))
+        resume = max(0, self._paused_until_ns - self.timeline.now_ns) / 1e9
+        self.timeline.after(delay_s + resume, lambda: self._go(trainer))
+
+    def pause(self, for_s: float) -> None:
+        """Whatever begins from now on takes that much longer."""
+        self._paused_until_ns = self.timeline.now_ns + ns(for_s)
 
     def _go(self, trainer: Trainer) -> None:
         """Runs operations until one takes time."""
@@ -165,18 +171,22 @@ class Training:
         trainer.enqueued[group.identity] = sequence
         place = (group.identity, sequence)
         trainer.open[place] = self.timeline.now_ns
-        fault = self.faults.get(trainer.rank)
-        if fault is not None and fault.kind == "mismatch" and trainer.rank not in self.struck:
-            if (trainer.step, trainer.op) >= (fault.step, fault.op) and len(group.ranks) > 1:
-                trainer.odd.add(place)
-                self.broken.add(place)
-                self.struck[trainer.rank] = self.timeline.now_ns
+        if len(group.ranks) > 1 and self._mismatches(trainer):
+            trainer.odd.add(place)
+            self.broken.add(place)
+            self.struck[trainer.rank] = self.timeline.now_ns
         self._came[place] = self._came.get(place, 0) + 1
         if self._came[place] == len(group.ranks) and place not in self.broken:
             self.timeline.after(0.001, lambda: self._complete(place))
         elif self.resets and any(not self.ranks[r].alive for r in group.ranks):
             self._reset_soon(trainer)
         return place
+
+    def _mismatches(self, trainer: Trainer) -> bool:
+        fault = self.faults.get(trainer.rank)
+        if fault is None or fault.kind != "mismatch" or trainer.rank in self.struck:
+            return False
+        return (trainer.step, trainer.op) >= (fault.step, fault.op)
 
     def _complete(self, place: Place) -> None:
         self.done[place] = True

@@ -123,6 +123,15 @@ class World:
             agent.sampled = ()
         training.start()
 
+    def jump(self, node: str, by_s: float) -> None:
+        """The node's monotonic clock leaps."""
+        agent = self.agents[node]
+        agent.clock = Clock(agent.clock.offset_ns + ns(by_s), agent.clock.rate)
+
+    def pause(self, at_s: float, for_s: float) -> None:
+        """Every rank stands still for a while, and goes on: no fault."""
+        self.timeline.after(at_s, lambda: self.training.pause(for_s))
+
     def confirmed(self, node: str) -> list[Verdict]:
         """What this agent has confirmed, each in the words of its confirmation."""
         return [s.verdict for s in self.said if s.node == node and s.verdict.state is State.CONFIRMED]
