@@ -94,8 +94,8 @@ class ShmFile:
         folder = self.user_folder / job / str(generation)
         target = folder / f"rank-{rank}"
         for attempt in range(RETRIES):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 os.rename(self.path, target)
                 break
             except VANISHED:  # the agent removed an empty generation in between

@@ -115,6 +115,7 @@ def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
     monkeypatch.setattr(os, "mkdir", there_and_gone)
     made = ShmFile(tmp_path / "root")
     made.settle("job", 1, 0)
-    assert made.path.name == "rank-0" and made.path.exists()
+    assert made.path.name == "rank-0"
+    assert made.path.exists()
     assert left == {".pending": 0, "1": 0}
     made.close()
