@@ -19,7 +19,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from scoutd.daemon import runtime
@@ -34,6 +36,9 @@ from scoutd.daemon.errors import ScoutdError
 from scoutd.proto.v1 import verdict_pb2 as pb
 
 FAULT_CODE: Final = 3
+DYING_S: Final = 3.0
+"""A launcher that was told to end may leave before its ranks do."""
+
 SELF_EXIT_S: Final = 3.0
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -153,8 +158,15 @@ class Supervisor:
             await listener.close()
         if agent is not None:
             await agent.stop()
-        if kept := sweep.sweep(self.tag, jobs):
+        if kept := await self._sweep(jobs):
             self._screen.say(f"{kept} ranks of this run still live; their files stay in {sweep.user_root()}")
+
+    async def _sweep(self, jobs: set[Path]) -> int:
+        """How many files stay, once the ranks that are still dying have had a moment."""
+        deadline = time.monotonic() + DYING_S
+        while (kept := sweep.sweep(self.tag, jobs)) and time.monotonic() < deadline:
+            await asyncio.sleep(tree.POLL_S)
+        return kept
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Iterator[None]:
