@@ -25,13 +25,15 @@ from scoutd.agent.events import (
     SampleActivity,
     Tick,
 )
-from scoutd.agent.evidence import NodeReport, ProcessStatus
+from scoutd.agent.evidence import NodeReport, ProcessStatus, RankReport
 from scoutd.agent.finding import Finding
-from scoutd.agent.lifecycle import Ledger
+from scoutd.agent.history import History
+from scoutd.agent.lifecycle import Known, Ledger
 from scoutd.agent.localize import Diagnosis, localize
+from scoutd.agent.moment import Moment
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.snapshot import Snapshot, snapshot
-from scoutd.agent.verdict import Verdict
+from scoutd.agent.verdict import State, Verdict
 from scoutd.agent.waitfor import build
 
 WATCH_SHARE = 0.25
@@ -42,6 +44,10 @@ JUDGE_AGAIN_NS = NS_PER_S
 FRESH_STACK_NS = 3 * NS_PER_S
 STACK_PATIENCE_NS = NS_PER_S // 2
 """How long a verdict waits for the stack of its rank; then it stands without."""
+
+
+KEPT_MOMENTS = 16
+"""Verdicts whose evidence is kept; reports are shared with the newest moment while they do not change."""
 
 
 class Core:
@@ -65,12 +71,23 @@ class Core:
         self._last_moment: Snapshot | None = None
         self._unchanged = False
         self._judged_ns = 0
+        self._moments: dict[str, Moment] = {}
+        self.history = History()
         self.suspicious = False
         """True while some rank is past the first share of its timeout, or a death waits for judgement."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         return self._ledger.verdicts
+
+    def moment(self, verdict_id: str) -> Moment | None:
+        """What one of the newest verdicts was decided on; None for older ones and unknown ids."""
+        return self._moments.get(verdict_id)
+
+    @property
+    def _mine(self) -> tuple[RankReport, ...]:
+        """This node's own ranks."""
+        return self._reports[self._local][0].ranks if self._local in self._reports else ()
 
     @property
     def has_open(self) -> bool:
@@ -135,6 +152,7 @@ class Core:
         if not self._reports:
             return []
         moment = self._moment(now_ns)
+        self.history.see(moment, self._mine)
         effects = self._watch(moment)
         judge = final or self._first_death_settled(moment)
         if not self._worth_a_look(moment) and not self._ledger.confirmed and not judge:
@@ -146,8 +164,31 @@ class Core:
             return effects
         effects += self._ask_native(moment, diagnosis, now_ns)
         ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
+        known = self._ledger.known(now_ns)
         reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
+        self._keep(reports, moment, judge, known, now_ns)
         return effects + asked + [Report(v) for v in reports]
+
+    def _keep(
+        self, reports: list[Verdict], moment: Snapshot, judge: bool, known: tuple[Known, ...], now_ns: int
+    ) -> None:
+        """What these verdicts were decided on; a later state replaces an earlier one unless it only ends."""
+        for verdict in reports:
+            if verdict.state in (State.OPEN, State.CONFIRMED) or verdict.id not in self._moments:
+                self._moments[verdict.id] = Moment(
+                    self._job,
+                    self._generation,
+                    tuple((report, now_ns - received) for report, received in self._reports.values()),
+                    moment.paused,
+                    moment.unreachable,
+                    moment.majority,
+                    moment.stale,
+                    judge,
+                    self._settings,
+                    known,
+                )
+        for identity in list(self._moments)[: max(0, len(self._moments) - KEPT_MOMENTS)]:
+            del self._moments[identity]
 
     def _round_closed(self, diagnosis: Diagnosis, now_ns: int) -> bool:
         """All evidence is here, or the round's deadline has passed; missing nodes are evidence themselves.
@@ -221,11 +262,10 @@ class Core:
     def _watch(self, moment: Snapshot) -> list[Effect]:
         """Sample the activity of ranks that have been silent for a while, and of nobody else."""
         share = max(self._settings.stall_timeout_s * WATCH_SHARE, 0.5) * NS_PER_S
-        mine = self._reports[self._local][0].ranks if self._local in self._reports else ()
         silent = tuple(
             sorted(
                 r.rank
-                for r in mine
+                for r in self._mine
                 if moment.nodes[r.rank] == self._local
                 and r.observed
                 and moment.alive(r.rank)

@@ -18,12 +18,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scoutd.agent.evidence import ProcessStatus
+from scoutd.agent.evidence import Phase, ProcessStatus
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import ranks_text, seconds
 from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.snapshot import Snapshot
-from scoutd.agent.verdict import Cause, RankNote, RankStack, State, Verdict, verdict_id
+from scoutd.agent.verdict import (
+    Action,
+    Cause,
+    Implicated,
+    RankNote,
+    RankStack,
+    Scope,
+    State,
+    Status,
+    Symptom,
+    Verdict,
+    verdict_id,
+)
 
 DEATHS = frozenset({Cause.PROCESS_DEAD})
 
@@ -35,6 +47,18 @@ class _Episode:
     ranks: frozenset[int]
     cause: Cause
     seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a later decision depends on of an event that is going on."""
+
+    id: str
+    cause: Cause
+    state: State
+    ranks: tuple[int, ...]
+    blamed: tuple[Implicated, ...]
+    opened_age_ns: int
 
 
 class Ledger:
@@ -56,6 +80,35 @@ class Ledger:
         return tuple(
             v for i, v in self._verdicts.items() if v.state is State.CONFIRMED and i in self._episodes
         )
+
+    def known(self, now_ns: int) -> tuple[Known, ...]:
+        """The events that are going on."""
+        held = ((i, episode, self._verdicts[i]) for i, episode in self._episodes.items())
+        return tuple(
+            Known(i, e.cause, v.state, tuple(sorted(e.ranks)), v.implicated, now_ns - v.opened_ns)
+            for i, e, v in held
+        )
+
+    def resume(self, known: Iterable[Known], now_ns: int) -> None:
+        """These events are going on, as ``known`` told; their verdicts say no more than that."""
+        for each in known:
+            self._episodes[each.id] = _Episode(frozenset(each.ranks), each.cause)
+            self._verdicts[each.id] = Verdict(
+                id=each.id,
+                job="",
+                generation=1,
+                symptom=Symptom.HANG,
+                status=Status.INCONCLUSIVE,
+                state=each.state,
+                cause=each.cause,
+                scope=Scope.RANK,
+                phase=Phase.NONE,
+                operation="",
+                summary="",
+                action=Action.NONE,
+                opened_ns=now_ns - each.opened_age_ns,
+                implicated=each.blamed,
+            )
 
     def update(
         self, findings: Sequence[Finding], snapshot: Snapshot, job: str, generation: int, now_ns: int

@@ -1,0 +1,43 @@
+"""What a verdict was decided on, so that it can be decided again: on another machine, by another build.
+
+A moment holds every report with its age, what was known of other nodes, the limits in force and the verdicts
+that were open. The rules are functions of that alone: the same moment gives the same verdict, id included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scoutd.agent.evidence import NodeReport
+from scoutd.agent.lifecycle import Known, Ledger
+from scoutd.agent.localize import localize
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.snapshot import snapshot
+from scoutd.agent.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """``reports`` with their ages in ns; ``known``: what the ledger held before the decision."""
+
+    job: str
+    generation: int
+    reports: tuple[tuple[NodeReport, int], ...]
+    paused: tuple[tuple[int, int], ...]
+    unreachable: frozenset[str]
+    majority: bool
+    stale: frozenset[str]
+    judge_deaths: bool
+    settings: Settings
+    known: tuple[Known, ...] = ()
+
+
+def judge_again(moment: Moment, now_ns: int) -> tuple[Verdict, ...]:
+    """The verdicts that this moment gives, those that it opens or changes."""
+    limit = int(moment.settings.heartbeat_limit_s * NS_PER_S)
+    seen = snapshot(moment.reports, limit, moment.paused, moment.unreachable, moment.majority, moment.stale)
+    diagnosis = localize(seen, moment.settings, moment.judge_deaths)
+    ledger = Ledger(moment.settings.history)
+    ledger.resume(moment.known, now_ns)
+    reports = ledger.update(diagnosis.findings, seen, moment.job, moment.generation, now_ns)
+    return tuple({verdict.id: verdict for verdict in reports}.values())
