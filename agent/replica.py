@@ -10,8 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from scoutd.agent.messages import Blob, Mark
+
+MOST: Final = (1 << 62) - 1
+"""A larger incarnation or age is nonsense; sums of what is smaller still fit the wire."""
+
+MOST_NODES: Final = 1 << 15
+SPARE_NODES: Final = 16
 
 
 @dataclass(slots=True)
@@ -34,11 +41,17 @@ class Replica:
         self.me = me
         self.conflict = ""
         self.news = 0
+        self._most = MOST_NODES
         self.entries: dict[str, Entry] = {me: Entry(Mark(me, address, incarnation, 0, 0))}
 
     @property
     def mine(self) -> Mark:
         return self.entries[self.me].mark
+
+    def expect(self, ranks: int) -> None:
+        """The job has so many ranks, 0 if that is unknown, and a node has at least one. A node that was
+        replaced may have another name; many more names than that are invented, and are not kept."""
+        self._most = min(2 * ranks + SPARE_NODES, MOST_NODES) if ranks else MOST_NODES
 
     def publish(self, data: bytes, now_ns: int) -> None:
         """A new version of this node's own report."""
@@ -54,6 +67,7 @@ class Replica:
         entry = self.entries[self.me]
         entry.mark = entry.mark._replace(version=entry.mark.version + 1, beat=entry.mark.beat + 1)
         entry.heard_ns = now_ns
+        self.news += 1
 
     def beat(self, now_ns: int) -> None:
         """This node is alive and has published nothing newer."""
@@ -88,6 +102,8 @@ class Replica:
             self._outdo(mark)
             return False
         entry = self.entries.get(mark.node)
+        if entry is None and len(self.entries) >= self._most:
+            return False
         if entry is None or mark.incarnation > entry.mark.incarnation:
             self.entries[mark.node] = Entry(mark._replace(held=0), heard_ns=now_ns)
             self.news += 1
@@ -120,7 +136,7 @@ class Replica:
             entry = self.entries[self.me]
             version = mine.version + 1
             entry.mark = mine._replace(
-                incarnation=mark.incarnation + 1,
+                incarnation=min(mark.incarnation + 1, MOST),
                 version=version,
                 beat=mine.beat + 1,
                 held=version if entry.data is not None else 0,
@@ -131,13 +147,15 @@ class Replica:
         taken = 0
         for mark, data, age_ns in blobs:
             self._merge_mark(mark, now_ns)
-            entry = self.entries[mark.node]
+            entry = self.entries.get(mark.node)
+            if entry is None:
+                continue
             known = entry.mark
             if mark.node == self.me or mark.incarnation != known.incarnation or mark.held <= known.held:
                 continue
             self.news += 1
             entry.mark = known._replace(held=mark.held)
-            entry.data, entry.reported_ns = data, now_ns - max(0, age_ns)
+            entry.data, entry.reported_ns = data, now_ns - max(0, min(age_ns, MOST))
             taken += 1
         return taken
 

@@ -26,6 +26,7 @@ from scoutd.agent.messages import (
     Sync,
     SyncReply,
 )
+from scoutd.agent.replica import MOST
 from scoutd.daemon.peer.reportcodec import MAX_REPORT_BYTES
 from scoutd.proto.v1 import peer_pb2 as pb
 
@@ -119,6 +120,8 @@ def _read_marks(marks: pb.Marks) -> tuple[Mark, ...]:
         raise ValueError(f"{len(nodes)} marks, or columns that differ in length")
     if not all(nodes):
         raise ValueError("a node without a name")
+    if max(marks.incarnation, default=0) > MOST:
+        raise ValueError("an incarnation that nobody could outdo")
     texts = {*nodes, *addresses}
     if max(map(len, texts), default=0) > MAX_NAME or not all(map(str.isprintable, texts)):
         raise ValueError("a node or an address is too long or not printable")

@@ -93,7 +93,7 @@ ranks = st.builds(
 )
 reports = st.builds(NodeReport, names, u64, names, u64, u64, u32, st.lists(ranks, max_size=3).map(tuple))
 
-marks = st.builds(m.Mark, names, st.just("") | names, u64, u64, u64, u64)
+marks = st.builds(m.Mark, names, st.just("") | names, st.integers(0, 2**62 - 1), u64, u64, u64)
 mark_lists = st.lists(marks, max_size=4).map(tuple)
 blobs = st.lists(st.builds(m.Blob, marks, st.binary(max_size=64), u64), max_size=3).map(tuple)
 requests = st.one_of(

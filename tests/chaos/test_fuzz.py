@@ -1,0 +1,242 @@
+"""Garbage thrown at a live agent: it stays up, its memory stays bounded, and it blames nobody.
+
+Each run is seeded; a failure prints the seed (``SCOUTD_FUZZ_SEED`` repeats it). The slices here run with
+every test; the campaigns (``-m campaign``) throw 10^5 messages and 10^4 files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import grpc
+import grpc.aio
+import pytest
+
+from scoutd.agent.evidence import NodeReport, RankReport
+from scoutd.agent.messages import Blob, Mark, Probe, Push, Relay, Request, Sync
+from scoutd.daemon.peer import messagecodec, seal
+from scoutd.daemon.peer.reportcodec import encode_report
+from scoutd.daemon.peer.seal import HELLO, Membership
+from scoutd.proto import shm
+from scoutd.proto.v1 import peer_pb2 as pb
+from tests.chaos.mutate import ANY_LENGTH, SAME_LENGTH, mutated
+from tests.chaos.prey import HERE, JOB, Prey, prey
+from tests.e2e.harness import named, until
+from tests.unit.agent.job import Job
+
+SEED = int(os.environ.get("SCOUTD_FUZZ_SEED", secrets.randbelow(1 << 32)))
+GROWTH_MB = 64.0
+"""What an agent may grow by, whatever it is told: caches, arenas, bounded tables."""
+
+IN_FLIGHT = 32
+GREET_EVERY = 500
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Prey]:
+    with prey() as made:
+        yield made
+
+
+class Attacker:
+    """A member of the job, or not, that sends mutated requests and counts what comes back."""
+
+    def __init__(self, random: Random, channel: grpc.aio.Channel, member: Membership) -> None:
+        self.random = random
+        self.channel = channel
+        self.member = member
+        self.answers: Counter[str] = Counter()
+        self.session = bytes(16)
+        self.counter = 0
+        self.report = report_of(member.node)
+        self.bodies = {messagecodec.kind_of(r): messagecodec.encode(r) for r in requests(member.node)}
+
+    async def attack(self, count: int) -> None:
+        for start in range(0, count, GREET_EVERY):
+            await self.greet()
+            gate = asyncio.Semaphore(IN_FLIGHT)
+            size = min(GREET_EVERY, count - start)
+            await asyncio.gather(*(self._one(gate) for _ in range(size)))
+
+    async def greet(self) -> None:
+        """Who has no key tries with a session that nobody gave it."""
+        body = pb.Greeting(challenge=secrets.token_bytes(16)).SerializeToString()
+        sealed = seal.request(self.member, HELLO, b"", 0, body)
+        reply = await self.send(HELLO, sealed.SerializeToString())
+        if reply is not None:
+            self.session, self.counter = seal.open_header(reply).session, 0
+
+    async def _one(self, gate: asyncio.Semaphore) -> None:
+        async with gate:
+            kind, data = self.mutant()
+            await self.send(kind, data)
+
+    def mutant(self) -> tuple[str, bytes]:
+        """A request whose content, body, header or envelope is garbage; all but the last are sealed well."""
+        kind = self.random.choice([HELLO, *self.bodies])
+        body = self.bodies.get(kind) or pb.Greeting(challenge=bytes(16)).SerializeToString()
+        self.counter += 1
+        where = self.random.choice(("content", "content", "body", "header", "envelope"))
+        if where == "content" and kind != HELLO:
+            body = messagecodec.encode(self.wild(kind))
+        elif where == "body":
+            body = mutated(self.random, body)
+        sealed = seal.request(self.member, kind, self.session, self.counter, body)
+        if where == "header":
+            sealed.header = mutated(self.random, sealed.header)
+            key = self.member.keys[0]
+            sealed.mac = seal.sessions.request_code(key, kind, sealed.header, sealed.body)
+        data = sealed.SerializeToString()
+        return kind, mutated(self.random, data) if where == "envelope" else data
+
+    def wild(self, kind: str) -> Request:
+        """A well-formed request that says wild things: marks of anybody, mutated reports."""
+        marks = tuple(self.mark() for _ in range(self.random.choice((1, 2, 8))))
+        if kind == "Probe":
+            return Probe(marks, self.number())
+        if kind == "Sync":
+            return Sync(marks, self.number())
+        if kind == "Relay":
+            return Relay(marks[0].node, marks[0].address or "x")
+        return Push(tuple(Blob(mark, mutated(self.random, self.report), self.number()) for mark in marks))
+
+    def mark(self) -> Mark:
+        node = self.random.choice(("host-0", self.member.node, "host-8", f"host-{self.random.random()}"))
+        address = self.random.choice(("", "10.77.0.9:7641", "unix:/tmp/x", "[::1]:1", "host:99999"))
+        return Mark(node, address, self.random.choice((1, 2, self.number())), *(self.number() for _ in "vbh"))
+
+    def number(self) -> int:
+        """Of the wire, the largest that it can carry among them."""
+        return self.random.choice((0, 1, 2, 7, 1 << 31, (1 << 62) - 1, 1 << 63, (1 << 64) - 1))
+
+    async def send(self, kind: str, data: bytes) -> pb.Sealed | None:
+        call = self.channel.unary_unary(f"/scoutd.v1.Peer/{kind}", response_deserializer=pb.Sealed.FromString)
+        try:
+            reply: pb.Sealed = await call(data, timeout=20)
+        except grpc.aio.AioRpcError as error:
+            self.answers[error.code().name] += 1
+            return None
+        self.answers["OK"] += 1
+        return reply
+
+
+def report_of(node: str) -> bytes:
+    job = Job(4)
+    ranks: tuple[RankReport, ...] = (job.ranks[2], job.ranks[3])
+    return encode_report(NodeReport(JOB, 1, node, 1, 1, 4, ranks))
+
+
+def requests(node: str) -> list[Request]:
+    """One of each kind, as a peer with two healthy ranks would send them."""
+    mark = Mark(node, "10.77.0.9:7641", 1, 3, 9, 3)
+    other = Mark("host-8", "10.77.0.8:7641", 2, 0, 4, 0)
+    return [
+        Probe((mark, other), 0),
+        Sync((mark, other)),
+        Push((Blob(mark, report_of(node), 1000),)),
+        Relay("host-8", "10.77.0.8:7641"),
+    ]
+
+
+def throw(target: Prey, members: list[Membership], count: int) -> Counter[str]:
+    """The answers to ``count`` mutated requests, shared among the members."""
+
+    async def attack() -> Counter[str]:
+        options = (("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0))
+        async with grpc.aio.insecure_channel(target.target, options=options) as channel:
+            attackers = [Attacker(Random(f"{SEED} {m.node}"), channel, m) for m in members]
+            for each in attackers:
+                await each.attack(count // len(members))
+            return sum((each.answers for each in attackers), Counter())
+
+    return asyncio.run(attack())
+
+
+def survived(target: Prey, before_mb: float) -> None:
+    """It answers, sees its ranks, has not grown, and blames none of them."""
+    text = f"SCOUTD_FUZZ_SEED={SEED}"
+    assert target.alive(), text
+    until(lambda: len(target.job().get("ranks", [])) == len(HERE), f"its ranks in the status; {text}", 20.0)
+    grown = target.rss_mb() - before_mb
+    assert grown < GROWTH_MB, f"{grown:.0f} MB more; {text}"
+    blamed = [v for v in target.verdicts() if set(named(v)) & set(HERE)]
+    assert not blamed, f"{blamed}; {text}"
+
+
+def attack_with_messages(target: Prey, count: int) -> None:
+    throw(target, [target.stranger()], 200)
+    before = target.rss_mb()
+    errors = target.counted("scoutd_errors_total")
+    known = target.job()["members"]
+    wrong = throw(target, [target.stranger(key=bytes(32))], count // 4)
+    assert not wrong["OK"], f"{wrong}; SCOUTD_FUZZ_SEED={SEED}"
+    assert target.job()["members"] == known or len(target.job()["members"]) == len(known)
+    right = throw(target, [target.stranger(f"host-{n}") for n in range(6, 10)], count - count // 4)
+    assert right["OK"] > count // 20, right
+    assert right["INVALID_ARGUMENT"] > count // 20, right
+    assert not right["UNKNOWN"], f"an error of ours; {right}; SCOUTD_FUZZ_SEED={SEED}"
+    survived(target, before)
+    assert target.counted("scoutd_errors_total") == errors, f"SCOUTD_FUZZ_SEED={SEED}"
+    assert target.counted("scoutd_peer_refused_total") > count // 4
+
+
+def test_mutated_messages(target: Prey) -> None:
+    attack_with_messages(target, 2_000)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+def test_mutated_messages_at_length(target: Prey) -> None:
+    attack_with_messages(target, 100_000)
+
+
+def whole_file(target: Prey) -> bytes:
+    """A rank's file as it is now, made that of rank 2, with every section used."""
+    return bytes(target.ranks.writers[0].view)
+
+
+def attack_with_files(target: Prey, count: int) -> None:
+    """Files of the job's other ranks appear, are garbage, change under the agent's eyes and vanish."""
+    random = Random(SEED)
+    sound = whole_file(target)
+    before = target.rss_mb()
+    files = [target.ranks.folder / f"rank-{n}" for n in range(2, 34)]
+    for start in range(0, count, len(files)):
+        for file in files[: count - start]:
+            put(random, file, sound)
+        wait_for_a_round(target)
+    for file in files:
+        file.unlink(missing_ok=True)
+    survived(target, before)
+    assert not target.counted("scoutd_errors_total"), f"SCOUTD_FUZZ_SEED={SEED}"
+
+
+def put(random: Random, file: Path, sound: bytes) -> None:
+    """A mutant in place of what was there, or over it."""
+    used = shm.CALLS.offset if random.random() < 0.5 else len(sound)
+    how = ANY_LENGTH if random.random() < 0.2 else SAME_LENGTH
+    mutant = mutated(random, sound[:used], how) + sound[used:]
+    if random.random() < 0.5:
+        file.unlink(missing_ok=True)
+    file.write_bytes(mutant)
+
+
+def wait_for_a_round(target: Prey) -> None:
+    rounds = target.counted("scoutd_observation_seconds_count")
+    until(lambda: target.counted("scoutd_observation_seconds_count") > rounds + 1, "two rounds", 20.0)
+
+
+def test_mutated_files(target: Prey) -> None:
+    attack_with_files(target, 200)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+def test_mutated_files_at_length(target: Prey) -> None:
+    attack_with_files(target, 10_000)
