@@ -44,7 +44,7 @@ class Node:
             lambda address: None,
         )
         self.party: JobParty = self.neighbours.admit("job", SETTINGS, EXCHANGE)
-        self.report = NodeReport("job", 1, name, incarnation, 1, 0)
+        self.report = NodeReport("job", 1, name, incarnation, 1, 8)
         self.discovery = Discovery()
 
     def wake(self) -> None:
