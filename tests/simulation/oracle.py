@@ -64,6 +64,8 @@ def must_name(world: World) -> set[int]:
     if dead:
         first = min(dead.values())
         return {r for r in kinds if training.struck[r] <= first} - lost
+    if lost and training.broken:
+        return set()  # the dead cannot vote on the collective that differs, and it stalls without them
     if lost and (_awaited(world) & lost or any(t.note for t in training.ranks)):
         return lost | set(kinds)
     stopped = {r for r, kind in kinds.items() if kind == "stop"}
