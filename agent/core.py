@@ -42,6 +42,12 @@ STACK_SHARE = 0.5
 NATIVE_SHARE = 0.6
 JUDGE_AGAIN_NS = NS_PER_S
 FRESH_STACK_NS = 3 * NS_PER_S
+CALM_NS = NS_PER_S // 2
+"""No rank has died for this long: the end is over."""
+
+MOST_SETTLING = 3
+"""Settling times that a death waits at most while others still die."""
+
 STACK_PATIENCE_NS = NS_PER_S // 2
 """How long a verdict waits for the stack of its rank; then it stands without."""
 
@@ -250,7 +256,10 @@ class Core:
             return False
         everybody = all(r.process.status is ProcessStatus.GONE for r in moment.ranks.values())
         complete = everybody and len(moment.ranks) >= moment.world_size and self._reach is None
-        return complete or found[0].age_ns >= self._settings.settle_s * NS_PER_S
+        # Among several nodes an end that still spreads is not over: all agents shall judge the same deaths.
+        spreads = self._reach is not None and min(d.age_ns for d in found) < CALM_NS
+        settle = self._settings.settle_s * NS_PER_S * (MOST_SETTLING if spreads else 1)
+        return complete or found[0].age_ns >= settle
 
     def _worth_a_look(self, moment: Snapshot) -> bool:
         watch = self._settings.stall_timeout_s * WATCH_SHARE * NS_PER_S
