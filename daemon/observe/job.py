@@ -129,7 +129,7 @@ class ObservedJob:
         for rank, found in self.ranks.items():
             try:
                 found.file.announce(os.getpid(), now_ns, interval_ns, address)
-            except OSError as error:
+            except UNBELIEVABLE as error:
                 self._refuse(rank, error)
 
     def topology(self) -> dict[int, dict[str, Any]]:

@@ -26,6 +26,10 @@ Record = TypeVar("Record")
 RETRIES: Final = 3
 GROUPS_EVERY: Final = 8
 """Passes between two looks at all 128 group slots: 2 s at four passes a second."""
+
+MOST_COMMANDS: Final = 1 << 48
+"""More than an observer writes in its life; a larger sequence was never one."""
+
 OPEN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -141,20 +145,25 @@ class RankFile:
 
     def announce(self, observer_pid: int, now_ns: int, interval_ns: int, address: str = "") -> None:
         """The shim can read who observes it, when it last looked, and where other agents reach it. No effect
-        without write access."""
+        without write access. Raises OSError or LayoutError where the file cannot be believed."""
         if not self.writable:
             return
         if not self._sequence:
-            data = os.pread(self.fd, shm.COMMAND.size, shm.COMMAND.offset)
-            self._sequence = max(
-                shm.SEQUENCE.unpack_from(data, copy * shm.COMMAND.copy_bytes)[0]
-                for copy in range(shm.COMMAND.copies)
-            )
+            self._sequence = self._last_sequence()
         self._sequence += 1
         record = shm.Command(observer_pid, now_ns, interval_ns, address)
         at = shm.COMMAND.position(0, self._sequence)
         os.pwrite(self.fd, shm.seal(shm.COMMAND.codec.pack(record), self._sequence), at + 8)
         os.pwrite(self.fd, shm.SEQUENCE.pack(self._sequence), at)
+
+    def _last_sequence(self) -> int:
+        """That of the newest command in the file, an earlier observer's; 0 where it is nonsense."""
+        data = os.pread(self.fd, shm.COMMAND.size, shm.COMMAND.offset)
+        if len(data) < shm.COMMAND.size:
+            raise shm.LayoutError("cut short")
+        copies = range(shm.COMMAND.copies)
+        found: int = max(shm.SEQUENCE.unpack_from(data, k * shm.COMMAND.copy_bytes)[0] for k in copies)
+        return found if found < MOST_COMMANDS else 0
 
     def close(self) -> None:
         if self.fd >= 0:

@@ -310,5 +310,7 @@ def company(count: int = 4, ranks_per_host: int = 2, ipv6: bool = False) -> Iter
     skip_unless_possible()
     with ExitStack() as stack:
         network = stack.enter_context(Network(count, ipv6))
-        hosts = [stack.enter_context(Host(network, index)) for index in range(count)]
+        hosts = [Host(network, index) for index in range(count)]
+        for host in hosts:
+            stack.enter_context(host)
         yield Company(network, hosts, ranks_per_host)

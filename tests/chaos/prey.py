@@ -1,4 +1,4 @@
-"""A live agent with a healthy job of four ranks: two are here, published by the test, two are elsewhere.
+"""A live agent with a healthy job: two ranks are here, published by the test, all others are elsewhere.
 
 The rank files say what healthy ranks would say, again and again, so whatever verdict the agent reaches is
 made of garbage. The agent lives on a host of its own (``hosts``): addresses that garbage makes it call lead
@@ -26,8 +26,9 @@ from tests.unit.daemon_observe.writer import GROUP, HEADER, Writer, start_ticks
 
 JOB = "prey-ab12"
 KEY = bytes(range(32))
+WORLD = 64
 HERE = (0, 1)
-"""Ranks of this node; 2 and 3 would be on another one."""
+"""Ranks of this node; all others would be elsewhere."""
 
 BEAT_S = 0.1
 FETCH = "from urllib.request import *; print(urlopen('http://127.0.0.1:9641/metrics').read().decode())"
@@ -38,26 +39,43 @@ class Ranks:
 
     def __init__(self, host: Host) -> None:
         self.folder = host.root / str(os.getuid()) / JOB / "1"
-        me = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid()), "uid": os.getuid(), "job": JOB}
         now = time.monotonic_ns()
-        header = HEADER._replace(**me, local_world_size=2, attached_ns=now, run="", node=host.node)
+        self.header = HEADER._replace(
+            pid=os.getpid(),
+            start_ticks=start_ticks(os.getpid()),
+            uid=os.getuid(),
+            job=JOB,
+            world_size=WORLD,
+            local_world_size=len(HERE),
+            run="",
+            node=host.node,
+            attached_ns=now,
+        )
         self.writers = [
-            Writer(self.folder / f"rank-{r}", header._replace(rank=r, local_rank=r)) for r in HERE
+            Writer(self.folder / f"rank-{r}", self.header._replace(rank=r, local_rank=r)) for r in HERE
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._live)
         for rank, writer in zip(HERE, self.writers, strict=True):
-            writer.put(shm.GROUPS, GROUP._replace(my_index=rank, created_ns=now))
             writer.put(shm.DISCOVERY, shm.Discovery("", KEY.hex()))
+            self.say(writer, rank, 1)
         self._thread.start()
 
+    def say(self, writer: Writer, rank: int, beat: int) -> None:
+        """The file says that its rank trains."""
+        now = time.monotonic_ns()
+        if beat == 1:
+            group = GROUP._replace(my_index=rank, size=WORLD, created_ns=now, runs=((0, 1, WORLD),))
+            writer.put(shm.GROUPS, group)
+        writer.put(
+            shm.PROGRESS, shm.Progress(beat, now, beat, beat, shm.Phase.FORWARD, 0, "layers.3 (Block)")
+        )
+        writer.put(shm.HEARTBEAT, shm.Heartbeat(now, beat, 0, 0, 0, 0, ""))
+
     def _live(self) -> None:
-        for beat in itertools.count(1):
-            now = time.monotonic_ns()
-            for writer in self.writers:
-                coordinate = shm.Progress(beat, now, beat, beat, shm.Phase.FORWARD, 0, "layers.3 (Block)")
-                writer.put(shm.PROGRESS, coordinate)
-                writer.put(shm.HEARTBEAT, shm.Heartbeat(now, beat, 0, 0, 0, 0, ""))
+        for beat in itertools.count(2):
+            for rank, writer in zip(HERE, self.writers, strict=True):
+                self.say(writer, rank, beat)
             if self._stop.wait(BEAT_S):
                 return
 

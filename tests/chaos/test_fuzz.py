@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import grpc
@@ -23,16 +23,22 @@ from scoutd.agent.messages import Blob, Mark, Probe, Push, Relay, Request, Sync
 from scoutd.daemon.peer import messagecodec, seal
 from scoutd.daemon.peer.reportcodec import encode_report
 from scoutd.daemon.peer.seal import HELLO, Membership
+from scoutd.daemon.peer.sessions import request_code
 from scoutd.proto import shm
 from scoutd.proto.v1 import peer_pb2 as pb
 from tests.chaos.mutate import ANY_LENGTH, SAME_LENGTH, mutated
 from tests.chaos.prey import HERE, JOB, Prey, prey
+from tests.contract.shm_examples import EXAMPLES
 from tests.e2e.harness import named, until
 from tests.unit.agent.job import Job
+from tests.unit.daemon_observe.writer import CALL, Writer
 
 SEED = int(os.environ.get("SCOUTD_FUZZ_SEED", secrets.randbelow(1 << 32)))
 GROWTH_MB = 64.0
 """What an agent may grow by, whatever it is told: caches, arenas, bounded tables."""
+
+OTHERS = range(2, 34)
+"""Ranks that exist as garbage alone."""
 
 IN_FLIGHT = 32
 GREET_EVERY = 500
@@ -91,7 +97,7 @@ class Attacker:
         if where == "header":
             sealed.header = mutated(self.random, sealed.header)
             key = self.member.keys[0]
-            sealed.mac = seal.sessions.request_code(key, kind, sealed.header, sealed.body)
+            sealed.mac = request_code(key, kind, sealed.header, sealed.body)
         data = sealed.SerializeToString()
         return kind, mutated(self.random, data) if where == "envelope" else data
 
@@ -116,7 +122,9 @@ class Attacker:
         return self.random.choice((0, 1, 2, 7, 1 << 31, (1 << 62) - 1, 1 << 63, (1 << 64) - 1))
 
     async def send(self, kind: str, data: bytes) -> pb.Sealed | None:
-        call = self.channel.unary_unary(f"/scoutd.v1.Peer/{kind}", response_deserializer=pb.Sealed.FromString)
+        call: Any = self.channel.unary_unary(
+            f"/scoutd.v1.Peer/{kind}", response_deserializer=pb.Sealed.FromString
+        )
         try:
             reply: pb.Sealed = await call(data, timeout=20)
         except grpc.aio.AioRpcError as error:
@@ -196,35 +204,81 @@ def test_mutated_messages_at_length(target: Prey) -> None:
     attack_with_messages(target, 100_000)
 
 
-def whole_file(target: Prey) -> bytes:
-    """A rank's file as it is now, made that of rank 2, with every section used."""
-    return bytes(target.ranks.writers[0].view)
+class Litter:
+    """Files of ranks that do not exist, beside those that do: garbage from the start, garbage over what was
+    there, records whose checksum is right and whose content is garbage."""
+
+    def __init__(self, target: Prey, random: Random) -> None:
+        self.random = random
+        self.target = target
+        self.folder = target.ranks.folder
+        self.freshen()
+
+    def freshen(self) -> None:
+        """What is mutated says what healthy ranks would say now."""
+        self.sound = {rank: self._sound(rank) for rank in OTHERS}
+
+    def _sound(self, rank: int) -> bytes:
+        now = time.monotonic_ns()
+        draft = self.folder.parent / "draft"
+        ranks = self.target.ranks
+        writer = Writer(draft, ranks.header._replace(rank=rank, local_rank=rank, attached_ns=now))
+        ranks.say(writer, rank, 1)
+        for section in (shm.COUNTERS, shm.HISTORY, shm.RECORDER, shm.TOPOLOGY):
+            writer.put(section, EXAMPLES[section.name])
+        call = CALL._replace(state=shm.CallState.DONE, waiting=0, entered_ns=now, left_ns=now)
+        writer.put(shm.CALLS, call)
+        data = bytes(writer.view)
+        writer.close()
+        draft.unlink()
+        return data
+
+    def drop(self, rank: int, sealed: bool) -> None:
+        data = self._garbage_records(rank) if sealed else self._garbage_bytes(rank)
+        file = self.folder / f"rank-{rank}"
+        if self.random.random() < 0.5:
+            file.unlink(missing_ok=True)
+        file.write_bytes(data)
+
+    def _garbage_bytes(self, rank: int) -> bytes:
+        """Mutations anywhere in the file, or in the small part that is written most."""
+        sound = self.sound[rank]
+        start = self.random.choice((0, shm.HEADER.end))
+        end = self.random.choice((shm.PENDING.offset, len(sound)))
+        how = ANY_LENGTH if self.random.random() < 0.2 else SAME_LENGTH
+        return sound[:start] + mutated(self.random, sound[start:end], how) + sound[end:]
+
+    def _garbage_records(self, rank: int) -> bytes:
+        data = bytearray(self.sound[rank])
+        for _ in range(8):
+            section = self.random.choice(shm.SECTIONS[1:])
+            payload = mutated(self.random, section.codec.pack(EXAMPLES[section.name]), SAME_LENGTH)
+            sequence = 2 * self.random.randrange(1, 1 << 20)
+            record = shm.SEQUENCE.pack(sequence) + shm.seal(payload, sequence)
+            at = section.position(self.random.randrange(section.slots), sequence)
+            data[at : at + len(record)] = record
+        return bytes(data)
+
+    def clear(self) -> None:
+        for rank in OTHERS:
+            (self.folder / f"rank-{rank}").unlink(missing_ok=True)
 
 
 def attack_with_files(target: Prey, count: int) -> None:
-    """Files of the job's other ranks appear, are garbage, change under the agent's eyes and vanish."""
-    random = Random(SEED)
-    sound = whole_file(target)
+    litter = Litter(target, Random(SEED))
     before = target.rss_mb()
-    files = [target.ranks.folder / f"rank-{n}" for n in range(2, 34)]
-    for start in range(0, count, len(files)):
-        for file in files[: count - start]:
-            put(random, file, sound)
+    errors = target.counted("scoutd_errors_total")
+    for start in range(0, count, len(OTHERS)):
+        litter.freshen()
+        for rank in OTHERS[: count - start]:
+            litter.drop(rank, sealed=start >= count // 2)
         wait_for_a_round(target)
-    for file in files:
-        file.unlink(missing_ok=True)
+        if start < count // 2:
+            wrong = [v for v in target.verdicts() if v["implicated"]]
+            assert not wrong, f"{wrong}; SCOUTD_FUZZ_SEED={SEED}"
+    litter.clear()
     survived(target, before)
-    assert not target.counted("scoutd_errors_total"), f"SCOUTD_FUZZ_SEED={SEED}"
-
-
-def put(random: Random, file: Path, sound: bytes) -> None:
-    """A mutant in place of what was there, or over it."""
-    used = shm.CALLS.offset if random.random() < 0.5 else len(sound)
-    how = ANY_LENGTH if random.random() < 0.2 else SAME_LENGTH
-    mutant = mutated(random, sound[:used], how) + sound[used:]
-    if random.random() < 0.5:
-        file.unlink(missing_ok=True)
-    file.write_bytes(mutant)
+    assert target.counted("scoutd_errors_total") == errors, f"SCOUTD_FUZZ_SEED={SEED}"
 
 
 def wait_for_a_round(target: Prey) -> None:
