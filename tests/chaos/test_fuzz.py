@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import grpc
 import grpc.aio
