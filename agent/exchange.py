@@ -46,6 +46,10 @@ FRESH_FACTOR = 4
 new one after O(log N) probe intervals, not N of them."""
 
 
+FIRST_VERSION_BITS = 16
+"""Small, because every mark carries it; two lives begin alike once in 65,536 times."""
+
+
 @dataclass
 class _Suspicion:
     """A node that did not answer, while others are asked about it."""
@@ -67,6 +71,8 @@ class Exchange:
 
     def __post_init__(self) -> None:
         s = self.settings
+        if not self.replica.mine.version:
+            self.replica.begin(self.random.getrandbits(FIRST_VERSION_BITS))
         self.round_trip = RoundTrip(s.k_sigma, _ns(s.least_timeout_s), _ns(s.most_timeout_s))
         self._alarmed_until_ns = 0
         self._next_probe_ns = 0

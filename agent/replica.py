@@ -53,6 +53,12 @@ class Replica:
         replaced may have another name; many more names than that are invented, and are not kept."""
         self._most = min(2 * ranks + SPARE_NODES, MOST_NODES) if ranks else MOST_NODES
 
+    def begin(self, at: int) -> None:
+        """This life counts from ``at`` on, a random number. An agent that lost its incarnation may have
+        published as many reports as its earlier life: equal marks of different reports would go unnoticed."""
+        entry = self.entries[self.me]
+        entry.mark = entry.mark._replace(version=at, beat=at)
+
     def publish(self, data: bytes, now_ns: int) -> None:
         """A new version of this node's own report."""
         entry = self.entries[self.me]
@@ -130,7 +136,7 @@ class Replica:
         if mark.address != mine.address and mark.incarnation >= mine.incarnation:
             self.conflict = mark.address
         ahead = mark.incarnation == mine.incarnation and (
-            mark.version > mine.version or mark.beat > mine.beat
+            mark.version > mine.version or mark.beat > mine.beat or mark.held > mine.held
         )
         if mark.incarnation > mine.incarnation or ahead:
             entry = self.entries[self.me]
