@@ -30,7 +30,7 @@ from scoutd.agent.silence import Level, phase_of
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.unnamed import group_stall, nobody_waits, progressing, unresolved
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Implicated, Scope, State, Status
-from scoutd.agent.waitfor import WaitGraph, build
+from scoutd.agent.waitfor import WaitGraph, build, host_waits
 
 TOGETHER_NS: Final = NS_PER_S
 """Roots that fall silent within this time are one event, and one verdict."""
@@ -53,7 +53,9 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     disagreement = mismatch.find(snapshot)
     if disagreement is not None and set(disagreement.calls) & set(silent):
         found = [program.mismatch_finding(snapshot, graph, disagreement)]
-        others = replace(graph, roots=tuple(r for r in graph.roots if r not in disagreement.minority))
+        # Who waits at the place that differs, or anywhere, is its victim.
+        apart = (r for r in graph.roots if r not in disagreement.calls and not host_waits(snapshot.ranks[r]))
+        others = replace(graph, roots=tuple(apart))
         return _acquit(found + _root_findings(snapshot, others, settings, timeout)), graph.undecided
     if (left := missing.find(snapshot, graph)) is not None:
         return [program.missing_finding(snapshot, graph, left)], ()

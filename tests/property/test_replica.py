@@ -80,9 +80,9 @@ class Agents(RuleBasedStateMachine):
         """Push-pull between all pairs, until nobody learns anything."""
         for _ in range(3):
             for one in NODES:
-                for other in NODES:
-                    if one != other:
-                        self._sync(self.replicas[one], self.replicas[other])
+                for peer in NODES:
+                    if one != peer:
+                        self._sync(self.replicas[one], self.replicas[peer])
         assert len({r.digest() for r in self.replicas.values()}) == 1
         for node, replica in self.replicas.items():
             mine = replica.entries[node]
