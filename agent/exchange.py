@@ -300,12 +300,13 @@ class Exchange:
         if node in self._suspicions or node in self.unreachable or node not in self.replica.entries:
             return []
         others = [p for p in self.peers if p != node and p not in self.unreachable]
+        if not others:
+            self._lose(node, now_ns, now_ns)
+            return []
         chosen: Sequence[str] = self.random.sample(others, min(self.settings.relays, len(others)))
         sent = [out for peer in chosen for out in self._request(peer, Relay(node, address), now_ns)]
-        if not sent:
-            self.unreachable[node] = now_ns
-            return []
-        self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)
+        if sent:
+            self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)
         return sent
 
     def _relay_ended(self, node: str, through: str, reached: bool, now_ns: int) -> None:
@@ -317,7 +318,14 @@ class Exchange:
             del self._suspicions[node]
         elif not suspicion.waiting:
             del self._suspicions[node]
-            self.unreachable[node] = suspicion.since_ns
+            self._lose(node, suspicion.since_ns, now_ns)
+
+    def _lose(self, node: str, since_ns: int, now_ns: int) -> None:
+        """The node is out of reach, unless its beat was heard lately: then messages are lost, not it."""
+        heard = self.replica.entries[node].heard_ns
+        beats = self.alarmed(now_ns) and now_ns - heard <= self._quiet_ns()
+        if not beats and heard <= since_ns:
+            self.unreachable[node] = since_ns
 
 
 def _ns(seconds: float) -> int:

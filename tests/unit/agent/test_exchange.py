@@ -58,3 +58,25 @@ def test_a_retracted_report_is_stale_to_whoever_hears_of_it() -> None:
     b.replica.merge_marks(a.replica.marks(), NS_PER_S)
     assert b.stale(NS_PER_S) == {"a"}
     assert b.replica.reports()["a"][0] == b"first"
+
+
+def failing(one: Exchange, now: int) -> None:
+    """Every request of this round is lost."""
+    pending = one.tick(now)
+    while pending:
+        out = pending.pop()
+        pending += one.on_failure(out, now)
+
+
+def test_a_node_whose_beat_is_heard_is_in_reach_although_probes_are_lost() -> None:
+    a, b, c = exchange("a"), exchange("b"), exchange("c")
+    for one in (b, c):
+        introduce(a, one)
+    for k in range(40):
+        now = k * NS_PER_S // 10
+        a.alarm(now)
+        b.replica.beat(now)
+        a.handle(Sync((b.replica.mine,), 0), now)
+        failing(a, now)
+    assert "b" not in a.unreachable
+    assert "c" in a.unreachable
