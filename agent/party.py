@@ -20,6 +20,9 @@ from scoutd.agent.messages import Outgoing, Relay, RelayReply, Reply, Request
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.verdict import Verdict
 
+LEFT_NS: Final = 3 * NS_PER_S
+"""Longer than deaths are collected. A job whose files have been gone for that long is over here."""
+
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
 """Raises ValueError for bytes that are no report; such a report is ignored."""
@@ -37,6 +40,7 @@ class Party:
         self._decode: Final = decode
         self._published: Hashable = None
         self._sharing = False
+        self._observed_ns = 0
         self._decoded: dict[str, tuple[tuple[int, int], NodeReport | None]] = {}
 
     @property
@@ -74,6 +78,7 @@ class Party:
     def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
         """This node's own report. It is published when it has to be and says something new."""
         effects = self.core.step(Observed(report), now_ns)
+        self._observed_ns = now_ns
         self.exchange.replica.expect(report.world_size)
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
@@ -85,8 +90,11 @@ class Party:
         return effects
 
     def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:
-        """Time has passed: what to do here, and what to send."""
+        """Time has passed: what to do here, and what to send. A job that is over here is not judged any more:
+        its last reports, and even more so its own alone, do not get truer."""
         effects: list[Effect] = []
+        if now_ns - self._observed_ns > LEFT_NS:
+            return effects, self.exchange.tick(now_ns)
         if self.exchange.peers and self.exchange.alarmed(now_ns):
             self._sharing = True
             effects += self.core.step(self._evidence(now_ns), now_ns)

@@ -169,9 +169,9 @@ class Host(Site):
         return found
 
     def members(self) -> dict[str, str]:
-        """State of every agent of the first job, by node."""
+        """State of every agent of the newest job, by node."""
         jobs = self.tell("status").get("jobs", [])
-        return {m["node"]: m["state"] for job in jobs[:1] for m in job.get("members", [])}
+        return {m["node"]: m["state"] for job in jobs[-1:] for m in job.get("members", [])}
 
     def warnings(self) -> str:
         return "\n".join(self.tell("status").get("warnings", []))
@@ -254,6 +254,7 @@ class Company:
             run.process.send_signal(signal.SIGTERM)
         for run in self.runs:
             run.finish(30.0)
+        self.runs = []
 
     def confirmed(self, hosts: Iterable[int]) -> list[list[Verdict]]:
         """Per host: the verdicts that stand confirmed now, those of earlier jobs left out."""

@@ -19,11 +19,19 @@ AWAY = 2
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[Company]:
-    """Four hosts with an agent each; every test launches a job of its own on them."""
+def machines() -> Iterator[Company]:
+    """Four hosts with an agent each."""
     with company() as made:
         made.start_agents()
         yield made
+
+
+@pytest.fixture
+def hosts(machines: Company) -> Iterator[Company]:
+    """Every test launches a job of its own on them."""
+    yield machines
+    machines.network.heal()
+    machines.end_job()
 
 
 def launch(hosts: Company, fault: str) -> None:
@@ -60,8 +68,8 @@ def test_an_agent_dies_in_mid_round_and_comes_back(hosts: Company) -> None:
     verdict = hosts.agreed([0, 2, 3])
     assert (verdict["cause"], named(verdict)) == ("RANK_STALLED", [CULPRIT]), verdict
     lost.start_agent()
-    assert hosts.agreed()["id"] == verdict["id"]
-    hosts.end_job()
+    assert hosts.agreed([1])["id"] == verdict["id"]
+    assert hosts.agreed([0, 2, 3])["id"] == verdict["id"]
 
 
 def silent_s(hosts: Company) -> float:
@@ -94,7 +102,6 @@ def test_one_host_is_cut_off_then_half_of_them(hosts: Company) -> None:
     verdict = hosts.agreed(cause="RANK_STALLED")
     assert named(verdict) == [CULPRIT]
     assert hosts.agreed([3])["id"] == verdict["id"]
-    hosts.end_job()
 
 
 def test_a_whole_host_is_gone() -> None:
