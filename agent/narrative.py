@@ -10,6 +10,7 @@ from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import Cleared, EvidenceItem, Implicated
 from scoutd.agent.waitfor import WaitGraph
 
+MOST_WAITS = 32
 NOT_USER_CODE = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
 
 
@@ -73,15 +74,28 @@ def pending_text(snapshot: Snapshot, rank: int) -> str:
 def cleared(snapshot: Snapshot, graph: WaitGraph, implicated: Sequence[int]) -> tuple[Cleared, ...]:
     """Everybody whom the verdict acquits, each with the ranks that it waits for."""
     guilty = set(implicated)
+    distinct = {id(targets): targets for targets in graph.waits_for.values()}
+    short = {key: _shortened(targets, guilty) for key, targets in distinct.items()}
     return tuple(
-        _clear(snapshot, graph, rank, guilty) for rank in sorted(snapshot.ranks) if rank not in guilty
+        _clear(snapshot, rank, short.get(id(graph.waits_for.get(rank)), ()), guilty)
+        for rank in sorted(snapshot.ranks)
+        if rank not in guilty
     )
 
 
-def _clear(snapshot: Snapshot, graph: WaitGraph, rank: int, guilty: set[int]) -> Cleared:
+def _shortened(waits: tuple[int, ...], guilty: set[int]) -> tuple[int, ...]:
+    """At most ``MOST_WAITS`` of them; the implicated ones stay. A verdict has a line for every rank."""
+    if len(waits) <= MOST_WAITS:
+        return waits
+    named = [r for r in waits if r in guilty][:MOST_WAITS]
+    others = [r for r in waits if r not in guilty]
+    return tuple(sorted([*named, *others[: MOST_WAITS - len(named)]]))
+
+
+def _clear(snapshot: Snapshot, rank: int, waits: tuple[int, ...], guilty: set[int]) -> Cleared:
     report = snapshot.ranks[rank]
     call = pending_text(snapshot, rank)
-    waits = graph.waits_for.get(rank, ()) or _mates(snapshot, rank, guilty)
+    waits = waits or _mates(snapshot, rank, guilty)
     if rank in snapshot.unplaced:
         return Cleared(rank, (), "its node is out of reach")
     if not report.observed:

@@ -70,7 +70,7 @@ def progressing(snapshot: Snapshot, graph: WaitGraph, rank: int) -> Finding:
     """Others have waited past the timeout for a rank that moves: no fault, but worth a line."""
     report = snapshot.ranks[rank]
     coordinate = report.coordinate
-    waiting = sorted(r for r, targets in graph.waits_for.items() if rank in targets)
+    waiting = graph.waiting_for((rank,))
     return Finding(
         cause=Cause.RANK_STALLED,
         status=Status.INCONCLUSIVE,

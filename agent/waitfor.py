@@ -19,7 +19,7 @@ is unknown, that member is the only one who can be late (rule of elimination).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scoutd.agent.behind import behind
@@ -60,6 +60,13 @@ class WaitGraph:
     eliminated: frozenset[int] = field(default_factory=frozenset)
     """Roots that were found by elimination: stale counter, everybody else arrived."""
 
+    def waiting_for(self, ranks: Collection[int]) -> list[int]:
+        """Who waits for any of these ranks, in order."""
+        wanted = frozenset(ranks)
+        distinct = {id(targets): targets for targets in self.waits_for.values()}
+        hit = {key: not wanted.isdisjoint(targets) for key, targets in distinct.items()}
+        return sorted(rank for rank, targets in self.waits_for.items() if hit[id(targets)])
+
 
 def host_waits(report: RankReport) -> bool | None:
     """Is the host inside a wait for other ranks? None: only a deeper stack could tell."""
@@ -90,21 +97,38 @@ def _post_mortem(snapshot: Snapshot) -> WaitGraph:
 def _build(snapshot: Snapshot, post_mortem: bool) -> WaitGraph:
     places = _places(snapshot, post_mortem)
     peers = _p2p_edges(snapshot)
-    waits_for: dict[int, set[int]] = {rank: set(targets) for rank, targets in peers.items()}
     blocked = set(peers)
     for place in places.values():
-        for rank in place.arrived:
-            waits_for.setdefault(rank, set()).update(r for r in (*place.absent, *place.unknown) if r != rank)
         if not place.complete:
             blocked |= place.blocked
     excused = frozenset(r for r, report in snapshot.ranks.items() if _waits_outside(report))
     graph = WaitGraph(
         places,
-        {rank: tuple(sorted(targets)) for rank, targets in waits_for.items()},
+        _waits_for(places, peers),
         frozenset(blocked),
         excused,
     )
     return _with_roots(graph, snapshot, peers)
+
+
+def _waits_for(
+    places: Mapping[Rendezvous, Place], peers: Mapping[int, set[int]]
+) -> dict[int, tuple[int, ...]]:
+    """For each rank whom it waits for. Ranks that wait at the same places share one tuple: half of a large
+    job may wait for the other half, and nothing here may grow with member × member."""
+    at: dict[int, list[Place]] = {rank: [] for rank in peers}
+    for place in places.values():
+        for rank in place.arrived:
+            at.setdefault(rank, []).append(place)
+    shared: dict[tuple[Rendezvous, ...], tuple[int, ...]] = {}
+    found: dict[int, tuple[int, ...]] = {}
+    for rank, entered in at.items():
+        key = tuple(place.at for place in entered)
+        if key not in shared:
+            shared[key] = tuple(sorted({r for p in entered for r in (*p.absent, *p.unknown)}))
+        own = peers.get(rank)
+        found[rank] = tuple(sorted({*shared[key], *own})) if own else shared[key]
+    return found
 
 
 def _places(snapshot: Snapshot, post_mortem: bool) -> dict[Rendezvous, Place]:

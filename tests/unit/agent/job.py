@@ -174,10 +174,11 @@ class Job:
     def observe(self) -> list[Effect]:
         """One observation and one tick, now."""
         self.version += 1
-        report = NodeReport(
-            "job", self.generation, "node-1", 1, self.version, self.world_size, tuple(self.ranks.values())
-        )
-        return self.core.step(Observed(report), self.now) + self.core.step(Tick(), self.now)
+        return self.core.step(Observed(self.report()), self.now) + self.core.step(Tick(), self.now)
+
+    def report(self) -> NodeReport:
+        ranks = tuple(self.ranks.values())
+        return NodeReport("job", self.generation, "node-1", 1, self.version, self.world_size, ranks)
 
     def later(self, seconds: float) -> None:
         """Time passes in which no rank does anything: every age grows."""

@@ -7,7 +7,9 @@ import pytest
 from scoutd.agent.events import CaptureStack, SampleActivity
 from scoutd.agent.evidence import Phase, ProcessStatus, ProcessView, Source
 from scoutd.agent.settings import Settings
+from scoutd.agent.snapshot import snapshot
 from scoutd.agent.verdict import Action, Cause, Scope, State, Status
+from scoutd.agent.waitfor import build
 from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
 
 
@@ -354,3 +356,23 @@ def test_a_mismatch_does_not_hide_a_rank_that_hangs_elsewhere() -> None:
     job.enqueues(4, 7)
     named = sorted(implicated(v) for v in confirmed(job.run(1)))
     assert named == [[2], [4]]
+
+
+def test_half_of_a_job_that_waits_for_the_other_half_costs_no_square() -> None:
+    """2,000 ranks wait in the world group for 2,000, who wait in a group of theirs for one that hangs."""
+    half, size = 2000, 4000
+    job = Job(size)
+    job.group(9, "second half", list(range(half, size)))
+    for rank in range(half):
+        job.waits(rank)
+    for rank in range(half, size - 1):
+        job.waits(rank, 4, group=9)
+    job.hangs(size - 1)
+    graph = build(snapshot([(job.report(), 0)], ns(5)))
+    assert len({id(targets) for targets in graph.waits_for.values()}) == 2
+    (verdict,) = confirmed(job.run(0))
+    assert implicated(verdict) == [size - 1]
+    waits = cleared(verdict)
+    assert size - 1 in waits[0]
+    assert waits[half] == [size - 1]
+    assert max(len(targets) for targets in waits.values()) == 32
