@@ -36,6 +36,10 @@ class Stamps:
         now = monotonic_ns() if monotonic is None else monotonic
         self._offset_ns: Final = (wall_ns() if wall is None else wall) - now
 
+    def wall_ns(self, stamp_ns: int) -> int:
+        """Nanoseconds since the epoch of a monotonic stamp."""
+        return stamp_ns + self._offset_ns
+
     def text(self, stamp_ns: int | None) -> str:
         """RFC 3339 of a monotonic stamp, empty for None."""
-        return "" if stamp_ns is None else rfc3339(stamp_ns + self._offset_ns)
+        return "" if stamp_ns is None else rfc3339(self.wall_ns(stamp_ns))

@@ -25,6 +25,7 @@ from scoutd.daemon.log import logger
 from scoutd.daemon.reporter import Reporter
 from scoutd.daemon.sdnotify import Notifier
 from scoutd.daemon.seams import CorePort, NeighboursPort, ObservationPort, ObserverPort
+from scoutd.daemon.shelf import Shelf
 
 FAST_INTERVAL_S: Final = 0.1
 MOST_INTERVAL_S: Final = 1.0
@@ -53,6 +54,7 @@ class Loop:
         self.observer: Final = observer
         self.make_core = make_core
         self.observe = observe
+        self.shelf: Final = Shelf()
         self.eager = False
         """Look often until the first job is found: a private agent is started together with its job."""
         self.rounds = 0
@@ -171,6 +173,7 @@ class Loop:
         for effect in effects:
             if isinstance(effect, Report):
                 self._guard("report", self._reporter.report, effect.verdict, job.run)
+                self.shelf.put(effect.verdict.id, job.core.moment(effect.verdict.id), self._clock())
             elif isinstance(effect, SampleActivity):
                 job.sampling = bool(effect.ranks)
                 self.observer.sample_activity(job.name, effect.ranks)

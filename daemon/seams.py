@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from scoutd.agent.events import Effect, Event
 from scoutd.agent.evidence import NodeReport
+from scoutd.agent.history import History
+from scoutd.agent.moment import Moment
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Verdict
 
@@ -26,6 +28,11 @@ class CorePort(Protocol):
     def step(self, event: Event, now_ns: int) -> Sequence[Effect]: ...
 
     def apply(self, settings: Settings) -> None: ...
+
+    def moment(self, verdict_id: str) -> Moment | None: ...
+
+    @property
+    def history(self) -> History: ...
 
 
 class ObservationPort(Protocol):

@@ -17,9 +17,9 @@ def analyze(path: Path, json: bool) -> None:
     Raises:
         ConfigError: nothing at ``path`` can be read.
     """
-    from scoutd.daemon.analyze import analyze_dumps
+    from scoutd.daemon import analyze as files
 
-    verdict, trouble = analyze_dumps(path)
+    verdict, trouble = files.analyze(path)
     for line in trouble:
         print(f"scoutd: {line}", file=sys.stderr)
     _print(_on_the_wire(verdict), json)

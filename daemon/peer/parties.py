@@ -19,7 +19,9 @@ from typing import Any, Final
 
 from scoutd.agent.events import Conclude, Effect, Event, Observed, Tick
 from scoutd.agent.exchange import Exchange
+from scoutd.agent.history import History
 from scoutd.agent.messages import Outgoing, Relay, Reply, Request
+from scoutd.agent.moment import Moment
 from scoutd.agent.party import Party
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings, Settings
@@ -136,6 +138,14 @@ class JobParty:
 
     def apply(self, settings: Settings) -> None:
         self._party.apply(settings)
+
+    def moment(self, verdict_id: str) -> Moment | None:
+        """See ``agent.core.Core.moment``."""
+        return self._party.core.moment(verdict_id)
+
+    @property
+    def history(self) -> History:
+        return self._party.core.history
 
     def meet(self, meeting: Rendezvous) -> None:
         """What the job's shims and the configuration say about its other agents is known."""

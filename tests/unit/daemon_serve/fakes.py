@@ -22,6 +22,8 @@ from scoutd.agent.evidence import (
     RankReport,
     Source,
 )
+from scoutd.agent.history import History
+from scoutd.agent.moment import Moment
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Action, Cause, Implicated, Scope, State, Status, Symptom, Verdict
 from scoutd.daemon.observe.job import Discovery
@@ -58,6 +60,8 @@ class FakeCore:
         self.verdicts: tuple[Verdict, ...] = ()
         self.suspicious = False
         self.settings: Settings | None = None
+        self.moments: dict[str, Moment] = {}
+        self.history = History()
 
     def step(self, event: Event, now_ns: int) -> list[Effect]:
         self.events.append(event)
@@ -67,6 +71,9 @@ class FakeCore:
 
     def apply(self, settings: Settings) -> None:
         self.settings = settings
+
+    def moment(self, verdict_id: str) -> Moment | None:
+        return self.moments.get(verdict_id)
 
     @property
     def concluded(self) -> int:
