@@ -85,7 +85,8 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     if facts is None or facts.members is None:
         return None
     members = tuple(facts.members)
-    if len(members) < 2 or not {r for r in members if r in snapshot.ranks} <= silent:
+    seen = {r for r in members if r in snapshot.ranks and snapshot.ranks[r].observed}
+    if len(members) < 2 or not seen <= silent:
         return None
     call = snapshot.call_at(place.arrived[0], place.at)
     operation = call.fingerprint.operation if call else ""
