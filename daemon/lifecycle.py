@@ -158,7 +158,8 @@ class Agent:
             node=self.node, version=self._version, started_ns=self._started_ns, stamps=stamps,
             clock=monotonic_ns, stall_timeout_s=lambda: self.config.stall.timeout_s,
             jobs=self._loop.jobs.values, unobserved=lambda: observer.unobserved, warnings=self._warnings,
-            ledger=ledger, watchers=self._watchers, members=self._neighbours.members)
+            ledger=ledger, watchers=self._watchers, members=self._neighbours.members,
+            shelf=self._loop.shelf, config=lambda: self.config)
         self._ledger = ledger
         self._grpc = GrpcServer(QueryService(view), ControlService(self._loop.conclude, ledger),
                                 self._neighbours.service)

@@ -202,6 +202,36 @@ def analyze(
 
 
 @app.command()
+def bundle(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The verdict's id or its beginning.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Default: scoutd-ID.tar.gz here; - for a pipe."),
+    ] = None,
+    address: Address = None,
+) -> None:
+    """Save everything that a verdict was decided on in one file, for `analyze`."""
+    from scoutd.daemon.cli.bundle import bundle as save
+
+    save(address, id_, output)
+
+
+@app.command()
+def doctor(
+    job: Job = "",
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The agent's configuration (TOML).")
+    ] = None,
+    address: Address = None,
+    json: Json = False,
+) -> None:
+    """Check this machine, and compare the limits of silence with the jobs' history."""
+    from scoutd.daemon.cli.doctor import doctor as examine
+
+    examine(address, job, config, json)
+
+
+@app.command()
 def demo(
     fault: Annotated[Fault, typer.Option(help="What breaks.")] = Fault.HANG,
     rank: Annotated[int, typer.Option(help="The rank that breaks.")] = 2,

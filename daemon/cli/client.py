@@ -72,6 +72,14 @@ class Client:
         answer: query.GetTopologyResponse = self._call("GetTopology", query.GetTopologyRequest(job=job))
         return answer
 
+    def bundle(self, id_: str) -> query.GetBundleResponse:
+        answer: query.GetBundleResponse = self._call("GetBundle", query.GetBundleRequest(id=id_))
+        return answer
+
+    def limits(self, job: str = "") -> query.GetLimitsResponse:
+        answer: query.GetLimitsResponse = self._call("GetLimits", query.GetLimitsRequest(job=job))
+        return answer
+
     def watch(self, job: str) -> Iterator[pb.Verdict]:
         """Every verdict known and each change, until the agent ends."""
         try:

@@ -7,6 +7,7 @@ Ranks of the same story are one row in the topology, so that thousands fit on a 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from rich import box
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scoutd.daemon.cli import ranges, words
+from scoutd.daemon.cli.checks import Check
 from scoutd.daemon.cli.render import STYLES, title
 from scoutd.proto.v1 import query_pb2 as query
 from scoutd.proto.v1 import verdict_pb2 as pb
@@ -128,13 +130,29 @@ def verdicts(response: query.ListVerdictsResponse) -> RenderableType:
 
 
 def topology(response: query.GetTopologyResponse) -> RenderableType:
-    """Per job: where the ranks are and which process groups they form."""
+    """Per job: where the ranks are, which process groups they form, and who can be compared with whom."""
     parts: list[RenderableType] = []
     for job in response.jobs:
         head = f"job {job.job}, generation {job.generation}, {job.world_size} ranks"
-        parts += [Text(head, style="bold"), _places(job), _groups(job), Text()]
-        parts += [Text(f"degraded: {warning}", style="yellow") for warning in job.warnings]
+        parts += [Text(head, style="bold"), *map(_mesh, job.meshes), _places(job), _groups(job)]
+        parts += [_peers(job)] if job.peer_groups else []
+        parts += [Text(f"warning: {warning}", style="yellow") for warning in job.warnings]
+        parts.append(Text())
     return Group(*parts[:-1]) if parts else Text("no job is running on this node")
+
+
+def _mesh(mesh: query.Mesh) -> Text:
+    sizes = [f"{name}={size}" for name, size in zip(mesh.names, mesh.shape, strict=False)]
+    return Text("mesh " + " × ".join(sizes or map(str, mesh.shape)))
+
+
+def _peers(job: query.JobTopology) -> Table:
+    table = _table("peers", "ranks")
+    for group in job.peer_groups[:MAX_ROWS]:
+        table.add_row(group.kind.lower(), ranges.name(group.ranks))
+    if len(job.peer_groups) > MAX_ROWS:
+        table.add_row("…", f"and {len(job.peer_groups) - MAX_ROWS} groups more")
+    return table
 
 
 def _places(job: query.JobTopology) -> Table:
@@ -161,6 +179,35 @@ def _groups(job: query.JobTopology) -> Table:
         members = ranges.name(group.ranks) if group.ranks else "unknown"
         table.add_row(group.name or group.id, group.backend, group.description, members)
     return table
+
+
+def checks(found: Iterable[Check]) -> Table:
+    """One row per check; the remedy below what was found."""
+    table = _table("check", "", "found")
+    for check in found:
+        text = f"{check.found}\n→ {check.remedy}" if check.remedy else check.found
+        mark = Text("ok", style="green") if check.ok else Text("no", style="yellow")
+        table.add_row(check.name, mark, text)
+    return table
+
+
+def limits(job: query.JobLimits) -> list[RenderableType]:
+    """A job's limits of silence beside its history."""
+    alarms = f"alarms fired: {job.confirmed}, held back: {job.suppressed}"
+    head = Text(f"job {job.job}, generation {job.generation}: {alarms}", style="bold")
+    if not job.limits:
+        return [head, Text("no silence of a rank has ended yet")]
+    table = _table("setting", "phases", "limit", "longest", "ended well", "suggested")
+    for each in job.limits:
+        table.add_row(
+            each.setting,
+            ", ".join(each.phases),
+            f"{each.limit_s:g} s",
+            words.duration(each.longest_s),
+            str(each.ended),
+            f"{each.suggested_s:g} s",
+        )
+    return [head, table]
 
 
 def _table(*columns: str) -> Table:

@@ -12,14 +12,20 @@ import grpc
 
 from scoutd.daemon.clock import Stamps
 from scoutd.daemon.codec import verdict_from_bytes
+from scoutd.daemon.config import Config
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.ledger import Ledger
 from scoutd.daemon.peer.parties import Member
 from scoutd.daemon.seams import UnobservedPort
-from scoutd.daemon.serve import status
+from scoutd.daemon.serve import bundles, layout, status
+from scoutd.daemon.serve.limits import encode_limits
+from scoutd.daemon.shelf import KEPT, Shelf
 from scoutd.daemon.watchers import Watcher, Watchers
 from scoutd.proto.v1 import query_pb2 as pb
 from scoutd.proto.v1 import query_pb2_grpc, verdict_pb2
+
+MAX_ARCHIVE_BYTES: Final = 15 << 20
+"""A little less than the server sends in one message."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class View:
     ledger: Ledger
     watchers: Watchers
     members: Callable[[str], list[Member]] = field(default=lambda job: [])
+    shelf: Shelf = field(default_factory=Shelf)
+    config: Callable[[], Config] = field(default=Config)
 
     def selected(self, job: str) -> list[Job]:
         """All jobs, or the one of this name."""
@@ -70,7 +78,27 @@ class QueryService(query_pb2_grpc.QueryServicer):
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Any) -> pb.GetTopologyResponse:
         jobs = self._view.selected(request.job)
-        return pb.GetTopologyResponse(jobs=[status.encode_topology(job) for job in jobs])
+        return pb.GetTopologyResponse(jobs=[layout.encode_topology(job) for job in jobs])
+
+    async def GetBundle(self, request: pb.GetBundleRequest, context: Any) -> pb.GetBundleResponse:
+        view = self._view
+        found = view.shelf.find(request.id)
+        if not found:
+            await context.abort(grpc.StatusCode.NOT_FOUND,
+                                f"no evidence of verdict {request.id!r} is kept; the newest {KEPT} are")
+        if len(found) > 1:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT,
+                                f"{request.id} is the beginning of {', '.join(each.id for each in found)}")
+        archive = bundles.make(found[0], view.ledger, view.stamps, view.config(), view.node, view.version)
+        if len(archive) > MAX_ARCHIVE_BYTES:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED,
+                                f"the bundle has {len(archive)} bytes, at most {MAX_ARCHIVE_BYTES} are sent")
+        return pb.GetBundleResponse(id=found[0].id, archive=archive)
+
+    async def GetLimits(self, request: pb.GetLimitsRequest, context: Any) -> pb.GetLimitsResponse:
+        stall = self._view.config().stall
+        return pb.GetLimitsResponse(
+            jobs=[encode_limits(job, stall) for job in self._view.selected(request.job)])
 
     async def WatchVerdicts(self, request: pb.WatchVerdictsRequest,
                             context: Any) -> AsyncIterator[verdict_pb2.Verdict]:

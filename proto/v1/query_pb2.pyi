@@ -147,20 +147,40 @@ class GetTopologyResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobTopology, _Mapping]]] = ...) -> None: ...
 
 class JobTopology(_message.Message):
-    __slots__ = ("job", "generation", "world_size", "ranks", "groups", "warnings")
+    __slots__ = ("job", "generation", "world_size", "ranks", "groups", "warnings", "meshes", "peer_groups")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    MESHES_FIELD_NUMBER: _ClassVar[int]
+    PEER_GROUPS_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     world_size: int
     ranks: _containers.RepeatedCompositeFieldContainer[RankPlace]
     groups: _containers.RepeatedCompositeFieldContainer[ProcessGroup]
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[ProcessGroup, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    meshes: _containers.RepeatedCompositeFieldContainer[Mesh]
+    peer_groups: _containers.RepeatedCompositeFieldContainer[PeerGroup]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[ProcessGroup, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., meshes: _Optional[_Iterable[_Union[Mesh, _Mapping]]] = ..., peer_groups: _Optional[_Iterable[_Union[PeerGroup, _Mapping]]] = ...) -> None: ...
+
+class Mesh(_message.Message):
+    __slots__ = ("names", "shape")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PeerGroup(_message.Message):
+    __slots__ = ("kind", "ranks")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RankPlace(_message.Message):
     __slots__ = ("rank", "node", "local_rank", "device", "coordinates")
@@ -196,6 +216,62 @@ class ProcessGroup(_message.Message):
     backend: str
     ranks: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., backend: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GetBundleRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class GetBundleResponse(_message.Message):
+    __slots__ = ("id", "archive")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    archive: bytes
+    def __init__(self, id: _Optional[str] = ..., archive: _Optional[bytes] = ...) -> None: ...
+
+class GetLimitsRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class GetLimitsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobLimits]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobLimits, _Mapping]]] = ...) -> None: ...
+
+class JobLimits(_message.Message):
+    __slots__ = ("job", "generation", "suppressed", "confirmed", "limits")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    generation: int
+    suppressed: int
+    confirmed: int
+    limits: _containers.RepeatedCompositeFieldContainer[PhaseLimit]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., suppressed: _Optional[int] = ..., confirmed: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[PhaseLimit, _Mapping]]] = ...) -> None: ...
+
+class PhaseLimit(_message.Message):
+    __slots__ = ("setting", "phases", "limit_s", "longest_s", "ended", "suggested_s")
+    SETTING_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_S_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTED_S_FIELD_NUMBER: _ClassVar[int]
+    setting: str
+    phases: _containers.RepeatedScalarFieldContainer[str]
+    limit_s: float
+    longest_s: float
+    ended: int
+    suggested_s: float
+    def __init__(self, setting: _Optional[str] = ..., phases: _Optional[_Iterable[str]] = ..., limit_s: _Optional[float] = ..., longest_s: _Optional[float] = ..., ended: _Optional[int] = ..., suggested_s: _Optional[float] = ...) -> None: ...
 
 class ConcludeRequest(_message.Message):
     __slots__ = ("run",)

@@ -55,6 +55,16 @@ class QueryStub(object):
                 request_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyRequest.SerializeToString,
                 response_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyResponse.FromString,
                 _registered_method=True)
+        self.GetBundle = channel.unary_unary(
+                '/scoutd.v1.Query/GetBundle',
+                request_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleRequest.SerializeToString,
+                response_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleResponse.FromString,
+                _registered_method=True)
+        self.GetLimits = channel.unary_unary(
+                '/scoutd.v1.Query/GetLimits',
+                request_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsRequest.SerializeToString,
+                response_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServicer(object):
@@ -85,6 +95,20 @@ class QueryServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBundle(self, request, context):
+        """Everything that a verdict was decided on, as one archive that `scoutd analyze` reads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLimits(self, request, context):
+        """The limits of silence in force, and what the jobs' own history suggests.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +131,16 @@ def add_QueryServicer_to_server(servicer, server):
                     servicer.GetTopology,
                     request_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyRequest.FromString,
                     response_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyResponse.SerializeToString,
+            ),
+            'GetBundle': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBundle,
+                    request_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleRequest.FromString,
+                    response_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleResponse.SerializeToString,
+            ),
+            'GetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLimits,
+                    request_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsRequest.FromString,
+                    response_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +251,60 @@ class Query(object):
             '/scoutd.v1.Query/GetTopology',
             scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyRequest.SerializeToString,
             scoutd_dot_proto_dot_v1_dot_query__pb2.GetTopologyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBundle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scoutd.v1.Query/GetBundle',
+            scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleRequest.SerializeToString,
+            scoutd_dot_proto_dot_v1_dot_query__pb2.GetBundleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scoutd.v1.Query/GetLimits',
+            scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsRequest.SerializeToString,
+            scoutd_dot_proto_dot_v1_dot_query__pb2.GetLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

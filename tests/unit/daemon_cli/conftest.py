@@ -27,6 +27,8 @@ class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):
         self.concluded: list[str] = []
         self.status = query.GetStatusResponse(node="node-a", version="0.1.0", pid=7, stall_timeout_s=30)
         self.topology = query.GetTopologyResponse()
+        self.bundle = query.GetBundleResponse()
+        self.limits = query.GetLimitsResponse()
         self.watched = 0
         self.hang_up_when_told = False
         self._watchers: list[queue.SimpleQueue[pb.Verdict | None]] = []
@@ -46,6 +48,12 @@ class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):
 
     def GetTopology(self, request: Any, context: Any) -> query.GetTopologyResponse:
         return self.topology
+
+    def GetBundle(self, request: Any, context: Any) -> query.GetBundleResponse:
+        return self.bundle
+
+    def GetLimits(self, request: Any, context: Any) -> query.GetLimitsResponse:
+        return self.limits
 
     def ListVerdicts(self, request: Any, context: Any) -> query.ListVerdictsResponse:
         found = [v for v in self.known if v.id.startswith(request.id)]
