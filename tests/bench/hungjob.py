@@ -124,6 +124,10 @@ class NodeObserver:
 
     async def capture_stack(self, job: str, rank: int, native: bool) -> None:
         await asyncio.sleep(CAPTURE_S)
+        self.captured(rank)
+
+    def captured(self, rank: int) -> None:
+        """The rank's stack is in its reports from now on."""
         self._stacks[rank] = self._job.clock()
 
     def forget(self, job: str, generation: int) -> None:
