@@ -99,9 +99,9 @@ class Snapshot:
         long it had shown none when it died."""
         report = self.ranks[rank]
         gone = report.process.gone_age_ns
-        silent = report.silent_ns + self.age_ns(rank) if gone is None else report.silent_ns - gone
+        silent = report.silent_ns + (self.ages.get(rank, 0) if gone is None else -gone)
         if not self.paused:
-            return max(0, silent)
+            return silent if silent > 0 else 0
         stood_still = sum(max(0, min(silent, end + length) - end) for end, length in self.paused)
         return max(0, silent - stood_still)
 

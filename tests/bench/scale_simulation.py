@@ -8,8 +8,8 @@ same push-pull (``scale_model``). The model is run for the small sizes, too, so 
 ``late_s``: virtual time from the stall timeout until the last agent holds the verdict. ``spread_s``: from the
 suspicion until everybody holds all evidence (the model: rounds of ``sync_interval_s``). ``bytes_per_agent``
 counts what an agent sends from then on; ``needed`` is what every agent has to be sent at least once:
-everybody else's report. ``decide_s`` and ``decide_mb``: CPU time of one core that decides over all ranks, and what the
-process has grown by, evidence included. The last line is one JSON object.
+everybody else's report. ``decide_s`` and ``decide_mb``: CPU time of one core that decides over all ranks, and
+what the process has grown by, evidence included. The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from tests.simulation.world import World
 @dataclass
 class Outcome:
     """``missed``: agents that named nobody of ``must``. ``latency_s``: per agent, from the moment when its
-    verdict was due to the confirmation. ``agree``: all agents that were never away say the same."""
+    verdict was due to the confirmation. ``agree``: all agents that were never away say the same in every
+    word; ``same_names``: they name the same ranks for the same cause under the same id."""
 
     seed: int
     text: str
@@ -30,6 +31,7 @@ class Outcome:
     missed: list[str] = field(default_factory=list)
     latency_s: list[float] = field(default_factory=list)
     agree: bool = True
+    same_names: bool = True
 
 
 def run(seed: int, most_nodes: int = 64) -> tuple[Outcome, World]:
@@ -72,8 +74,9 @@ def judge(case: cases.Case) -> Outcome:
             outcome.missed.append(node)
         else:
             outcome.latency_s.append((first.at_ns - oracle.due_ns(world, first.verdict)) / 1e9)
-    held = {frozenset(oracle.words(v) for v in standing(world, n)) for n in steady}
-    outcome.agree = len(held) <= 1
+    held = {n: [oracle.words(v) for v in standing(world, n) if v.implicated] for n in steady}
+    outcome.agree = len({frozenset(words) for words in held.values()}) <= 1
+    outcome.same_names = len({frozenset(w[:3] for w in words) for words in held.values()}) <= 1
     return outcome
 
 
@@ -108,6 +111,8 @@ def summarise(outcomes: list[Outcome]) -> dict[str, object]:
         "missed_seeds": [o.seed for o in due if o.missed],
         "agreement": round(sum(o.agree for o in outcomes) / len(outcomes), 4),
         "disagreed_seeds": [o.seed for o in outcomes if not o.agree],
+        "same_names": round(sum(o.same_names for o in outcomes) / len(outcomes), 4),
+        "other_names_seeds": [o.seed for o in outcomes if not o.same_names],
         "latency_s": _percentiles([x for o in outcomes for x in o.latency_s]),
     }
 
@@ -134,7 +139,8 @@ def complain(outcome: Outcome) -> None:
     if outcome.missed:
         say(f"MISSED {sorted(outcome.must)} by {len(outcome.missed)} agents\n  {outcome.text}")
     if not outcome.agree:
-        say(f"DISAGREE\n  {outcome.text}")
+        where = "in details" if outcome.same_names else "in names"
+        say(f"DISAGREE {where}\n  {outcome.text}")
 
 
 def main(arguments: list[str] | None = None) -> int:
