@@ -38,7 +38,7 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
     if left := _left_early(graph, found, trouble[0]):
         return [_dead(snapshot, graph, left, found)]
     if late := _late(snapshot, graph, trouble, settings):
-        found_late = [stall.stalled_finding(snapshot, graph, late)]
+        found_late = [stall.stalled_finding(snapshot, graph, ranks) for ranks in late]
         if snapshot.lost and not _timed_out(trouble[0]):
             # Somebody closed the connections, and those who are late live: a node went, too.
             found_late.append(node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost))))
@@ -125,8 +125,10 @@ def _at_once(told: list[Death]) -> bool:
     return len(told) > 1 and told[0].age_ns - told[1].age_ns <= TIE_NS
 
 
-def _late(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: Settings) -> tuple[int, ...]:
-    """Roots that had been silent for as long as the failed collectives had waited.
+def _late(
+    snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: Settings
+) -> list[tuple[int, ...]]:
+    """Roots that had been silent for as long as the failed collectives had waited, as ``stall.together``.
 
     A healthy rank that had merely not arrived yet when a connection broke is no root: it had moved.
     """
@@ -136,7 +138,8 @@ def _late(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death], settings: 
     least = int(settings.stall_timeout_s * NS_PER_S)
     if timed_out:
         least = min(least, max(waited // 2, NS_PER_S))
-    return tuple(r for r in graph.roots if snapshot.silence_ns(r) >= least)
+    groups = stall.together(snapshot, dict.fromkeys(graph.roots, least))
+    return [ranks for ranks in groups if all(snapshot.silence_ns(r) >= least for r in ranks)]
 
 
 def _timed_out(death: Death) -> bool:

@@ -7,7 +7,7 @@ transport come last, and if nothing at all is waited for, the job is at most pau
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -46,7 +46,7 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     graph = build(snapshot)
     if not silent:
         return [], graph.undecided
-    if snapshot.unreachable and not snapshot.majority:
+    if snapshot.unreachable and not snapshot.majority and (graph.waits_for or graph.excused):
         return [node_loss.minority(snapshot, graph)], ()
     if stopped := [r for r in snapshot.ranks if _stopped(snapshot, r)]:
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
@@ -162,7 +162,7 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
     judged = {r: silence.judge(snapshot, r, settings) for r in graph.roots}
     gone = tuple(r for r in graph.roots if not snapshot.alive(r))
     findings = [program.exited_finding(snapshot, graph, gone)] if gone else []
-    for ranks in _together(snapshot, {r: j for r, j in judged.items() if r not in gone}):
+    for ranks in together(snapshot, {r: j.limit_ns for r, j in judged.items() if r not in gone}):
         least = min((judged[r] for r in ranks), key=lambda j: LEVELS.index(j.level))
         if least.level is not Level.QUIET:
             findings.append(stalled_finding(snapshot, graph, ranks, HOLDS[least.level], least.reason))
@@ -172,21 +172,21 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
     return findings
 
 
-def _together(snapshot: Snapshot, judged: dict[int, silence.Judgement]) -> list[tuple[int, ...]]:
-    """Roots with one limit that fell silent within ``TOGETHER_NS``: one verdict each.
+def together(snapshot: Snapshot, limits: Mapping[int, int]) -> list[tuple[int, ...]]:
+    """Roots with one limit that fell silent within ``TOGETHER_NS``: one verdict each. ``limits``: by rank, ns.
 
     A group is judged by its latest member. So what belongs together depends on the evidence alone, and not
     on the moment at which an agent happens to look.
     """
     groups: list[list[int]] = []
     limit, first = 0, 0
-    for rank in sorted(judged, key=lambda r: (judged[r].limit_ns, -snapshot.silence_ns(r), r)):
+    for rank in sorted(limits, key=lambda r: (limits[r], -snapshot.silence_ns(r), r)):
         silent = snapshot.silence_ns(rank)
-        if groups and judged[rank].limit_ns == limit and first - silent <= TOGETHER_NS:
+        if groups and limits[rank] == limit and first - silent <= TOGETHER_NS:
             groups[-1].append(rank)
         else:
             groups.append([rank])
-            limit, first = judged[rank].limit_ns, silent
+            limit, first = limits[rank], silent
     return [tuple(sorted(group)) for group in groups]
 
 
