@@ -4,7 +4,8 @@ An agent that died is not a dead node: as long as the job moves, nothing is said
 the ranks of unreachable nodes are *unknown* at the places where others wait. If nobody else is absent there,
 the node explains the stall: NODE_UNREACHABLE. Waits and broken connections are the training's own evidence
 that the node is gone (REPLACE_NODE); without them the network is to be looked at (DIAGNOSE_NETWORK). A side
-of a partition with at most half of the nodes names nobody: the others may be fine and blame this side.
+of a partition with at most half of the nodes names nobody: the others may be fine and blame this side. Where
+nobody waits there is no partition: the others have finished, and their agents with them.
 """
 
 from __future__ import annotations

@@ -43,6 +43,9 @@ SILENT_NS: Final = NS_PER_S
 """A party that joins while a rank of its own has been silent this long asks for evidence before it judges."""
 
 UNCHANGED_NS: Final = NS_PER_S // 2
+KEY_PATIENCE_NS: Final = 20 * NS_PER_S
+"""The job's key comes through the store, seconds after the job is seen; a later one is worth a warning."""
+
 MAX_TASKS: Final = 128
 
 
@@ -95,6 +98,7 @@ class JobParty:
         self._knobs = exchange
         self._party: Final = Party(settings, self._new_exchange(), encode_report, decode_report)
         self._meeting = Rendezvous(0)
+        self._keyless_ns = 0
         self._member: Membership | None = None
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._myself: Final[set[str]] = set()
@@ -149,6 +153,10 @@ class JobParty:
 
     def meet(self, meeting: Rendezvous) -> None:
         """What the job's shims and the configuration say about its other agents is known."""
+        if not meeting.shared or meeting.keys:
+            self._keyless_ns = 0
+        elif not self._keyless_ns:
+            self._keyless_ns = self._station.clock()
         if meeting != self._meeting:
             if meeting.generation > self._meeting.generation > 0:
                 self._party.renew(self._new_exchange())
@@ -223,7 +231,7 @@ class JobParty:
         """What keeps this agent from its peers, in words."""
         found = []
         station = self._station
-        if self._meeting.shared and not self._meeting.keys:
+        if self._keyless_ns and self._station.clock() - self._keyless_ns >= KEY_PATIENCE_NS:
             found.append(f"{self.job}: its key was not published; other nodes' evidence is not heard")
         conflict = self.exchange.replica.conflict or self._namesake
         if conflict:

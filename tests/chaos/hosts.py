@@ -206,7 +206,12 @@ class Company:
         until(lambda: all(condition(host) for host in self.hosts), what, deadline_s)
 
     def launch(self, *arguments: str, options: Sequence[str] = ()) -> None:
-        """``scoutd run`` with its part of an endless job on every host, training and known to all agents."""
+        """An endless job runs on every host, trains, and is known to all agents."""
+        self.train(*arguments, options=options)
+        self.until_all(lambda host: len(host.members()) == len(self.hosts), "agents that know each other")
+
+    def train(self, *arguments: str, options: Sequence[str] = ()) -> None:
+        """``scoutd run`` with its part of an endless job on every host; it trains."""
         self._known |= {v["id"] for host in self.hosts for v in host.verdicts()}
         self._jobs += 1
         self.progress.mkdir()
@@ -225,7 +230,6 @@ class Company:
             for host in self.hosts
         ]
         until(lambda: self.steps() > 3, "four steps", 90.0)
-        self.until_all(lambda host: len(host.members()) == len(self.hosts), "agents that know each other")
 
     def part(self, index: int, arguments: Sequence[str]) -> list[str]:
         """The launcher of one host's ranks."""

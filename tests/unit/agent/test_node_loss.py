@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scoutd.agent.core import Core
 from scoutd.agent.events import Evidence, Observed, Tick
-from scoutd.agent.evidence import NodeReport, Source
+from scoutd.agent.evidence import NodeReport, Phase, Source
 from scoutd.agent.verdict import Action, Cause, State, Status, Verdict
 from tests.unit.agent.job import Job, cleared, implicated, ns, verdicts
 
@@ -84,3 +84,21 @@ def test_the_verdict_ends_when_the_node_is_back() -> None:
         State.CONFIRMED,
         State.RESOLVED,
     ]
+
+
+def test_a_rank_that_finishes_after_all_others_have_left_is_no_partition() -> None:
+    """It writes the last checkpoint, and their agents have ended: nobody waits for anybody."""
+    job = Job(4)
+    job.at(0, Phase.CHECKPOINT, "torch.save", 6.0)
+    job.change(0, groups=())
+    for rank in (1, 2, 3):
+        job.dies(rank, ago=6.0, code=0)
+    found = judged(job, {"a": (0,)}, {"b", "c", "d"})
+    assert not [v for v in found if v.state is State.CONFIRMED]
+
+
+def test_a_minority_whose_rank_waits_says_so() -> None:
+    job = job_that_waits(0)
+    (verdict,) = judged(job, {"a": (0,)}, {"b", "c", "d"})
+    assert (verdict.cause, verdict.status) == (Cause.NODE_UNREACHABLE, Status.INCONCLUSIVE)
+    assert not verdict.implicated

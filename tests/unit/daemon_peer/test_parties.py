@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from scoutd.agent.events import Observed, Tick
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import Cause
 from scoutd.daemon.clock import monotonic_ns
 from scoutd.daemon.observe.job import Discovery
+from scoutd.daemon.peer import parties
 from scoutd.daemon.peer.neighbours import Neighbours
 from scoutd.daemon.peer.parties import JobParty
 from scoutd.daemon.peer.plan import PeerPlan
@@ -134,13 +137,24 @@ def test_a_job_on_one_node_speaks_to_nobody() -> None:
     cluster(2, work)
 
 
-def test_without_a_key_nobody_is_heard_and_the_status_says_so() -> None:
+def test_without_a_key_nobody_is_heard_and_the_status_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parties, "KEY_PATIENCE_NS", 0)
+
     async def work(nodes: tuple[Node, ...]) -> None:
         nodes[1].discovery = replace(nodes[1].discovery, keys=())
         await until(lambda: nodes[1].traffic.refused["job"] > 0, nodes)
         nodes[1].round()
         assert "its key was not published" in " ".join(nodes[1].neighbours.warnings())
         assert not nodes[1].known()
+
+    cluster(2, work)
+
+
+def test_a_key_that_is_still_on_its_way_is_no_warning() -> None:
+    async def work(nodes: tuple[Node, ...]) -> None:
+        nodes[1].discovery = replace(nodes[1].discovery, keys=())
+        nodes[1].round()
+        assert not nodes[1].neighbours.warnings()
 
     cluster(2, work)
 
