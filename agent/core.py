@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 
+from scoutd.agent import splits
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.events import (
     CaptureStack,
@@ -266,7 +267,8 @@ class Core:
         longest = max((moment.silence_ns(r.rank) for r in moment.ranks.values() if r.observed), default=0)
         died = any(d.kind is not Kind.CLEAN for d in deaths(moment))
         self.suspicious = (longest >= watch and any(moment.alive(r) for r in moment.ranks)) or died
-        return longest >= self._settings.stall_timeout_s * STACK_SHARE * NS_PER_S or died
+        silent = longest >= self._settings.stall_timeout_s * STACK_SHARE * NS_PER_S
+        return silent or died or splits.find(moment) is not None
 
     def _watch(self, moment: Snapshot) -> list[Effect]:
         """Sample the activity of ranks that have been silent for a while, and of nobody else."""

@@ -91,7 +91,9 @@ class Fingerprint:
 @dataclass(frozen=True, slots=True)
 class Call:
     """A collective, P2P or store call of a rank, pending or recent. ``waiting``: the host is inside it.
-    ``peer`` is a global rank (P2P only). ``age_ns`` counts from the entry."""
+    ``peer`` is a global rank (P2P only). ``age_ns`` counts from the entry. ``sends`` and ``receives``:
+    elements to and from each member in an all_to_all, in group order (of large groups the first members,
+    None where a number is unknown); empty elsewhere."""
 
     group: int
     sequence: int
@@ -105,6 +107,8 @@ class Call:
     peer: int | None = None
     tag: int | None = None
     left_age_ns: int | None = None
+    sends: tuple[int | None, ...] = ()
+    receives: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """From one moment of the job to findings: the order of the rules (design §4).
 
+0. An exchange whose splits do not fit together is certain whatever else is known (``splits``): where it is
+   not over, it explains the rest, else it stands beside it.
 1. A primary death explains everything that follows it (``crash``).
 2. Where only consequences died, the collective in which they died is judged (``crash``).
 3. Without deaths, silence: stopped processes, fingerprints, roots of the wait-for graph, devices (``stall``).
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scoutd.agent import crash, stall
+from scoutd.agent import crash, splits, stall
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.finding import Finding
 from scoutd.agent.settings import Settings
@@ -32,7 +34,12 @@ def localize(snapshot: Snapshot, settings: Settings, judge_deaths: bool) -> Diag
 
     While a death waits for its judgement, silence is not judged: it may be a consequence.
     """
-    if any(d.kind is not Kind.CLEAN for d in deaths(snapshot)):
-        return Diagnosis(tuple(crash.find(snapshot, settings)) if judge_deaths else ())
+    died = any(d.kind is not Kind.CLEAN for d in deaths(snapshot))
+    torn = splits.find(snapshot, partial=died and judge_deaths)
+    if torn is not None and torn.unfinished:
+        return Diagnosis((splits.finding(snapshot, torn),))
+    beside = () if torn is None else (splits.finding(snapshot, torn),)
+    if died:
+        return Diagnosis((*beside, *crash.find(snapshot, settings)) if judge_deaths else beside)
     findings, undecided = stall.find(snapshot, settings)
-    return Diagnosis(tuple(findings), undecided)
+    return Diagnosis((*beside, *findings), undecided)

@@ -15,7 +15,7 @@ RECORDER   1       2      64         when the Flight Recorder was last polled an
 PENDING    16      2      192        one unfinished collective seen by the Flight Recorder
 COUNTERS   128     2      64         per process group: enqueued and retired collectives
 GROUPS     128     2      320        per process group: identity and membership
-CALLS      64      2      320        one public collective, P2P or store call, pending or recent
+CALLS      64      2      384        one public collective, P2P or store call, pending or recent
 HISTORY    128x16  1      64         per process group: fingerprint of one recent collective
 NOTES      4       2      768        a death note: an exception that ended a thread or the process
 TOPOLOGY   1       2      4096       parallel coordinates and mesh, as JSON text
@@ -45,16 +45,20 @@ from enum import IntEnum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 MAGIC: Final = b"SCOUTSHM"
-LAYOUT_VERSION: Final = 2
+LAYOUT_VERSION: Final = 3
 ROOT: Final = "/dev/shm/scoutd"
 UNKNOWN_U64: Final = (1 << 64) - 1
 """A counter whose value the writer does not know."""
 
 HISTORY_DEPTH: Final = 16
 MAX_RUNS: Final = 12
+MAX_SPLITS: Final = 16
+"""Members of a group whose share of an all_to_all is stored; of larger groups the first."""
+UNKNOWN_U32: Final = (1 << 32) - 1
 PREFIX: Final = struct.Struct("<8sIIQ40x")
 HEAD: Final = struct.Struct("<II")
 SEQUENCE: Final = struct.Struct("<Q")
+SPLIT_COUNTS: Final = struct.Struct("<HH")
 
 
 class LayoutError(Exception):
@@ -206,7 +210,9 @@ class Group(NamedTuple):
 class Call(NamedTuple):
     """A public call, published before it is made. ``sequence`` is the collective sequence within the
     group (the Flight Recorder's ``collective_seq_id``); for P2P it counts calls to this peer with this
-    tag; for STORE it counts store waits. ``shape`` has at most 8 dimensions."""
+    tag; for STORE it counts store waits. ``shape`` has at most 8 dimensions. ``sends`` and ``receives`` are
+    elements to and from each member of the group in an all_to_all (the first MAX_SPLITS members; UNKNOWN_U32
+    where a number does not fit), empty elsewhere."""
 
     group: int
     sequence: int
@@ -224,6 +230,8 @@ class Call(NamedTuple):
     dtype: str
     argument: str
     shape: str
+    sends: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
 
 
 class History(NamedTuple):
@@ -317,6 +325,41 @@ class _GroupCodec(Codec[Group]):
         return head._replace(runs=tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True)))
 
 
+class _CallCodec(Codec[Call]):
+    """CALLS of an all_to_all carry their splits behind the fixed fields: two counts, then the numbers."""
+
+    def pack(self, record: Call) -> bytes:
+        fields = self.struct.pack(*self._encoded(record))
+        if not record.sends and not record.receives:
+            return fields
+        return fields + pack_splits(record.sends, record.receives)
+
+    def unpack(self, payload: bytes) -> Call:
+        head = super().unpack(payload)
+        if len(payload) <= self.struct.size:
+            return head
+        sent, received = SPLIT_COUNTS.unpack_from(payload, self.struct.size)
+        if sent > MAX_SPLITS or received > MAX_SPLITS:
+            raise struct.error(f"{sent} and {received} splits")
+        numbers = struct.unpack_from(
+            f"<{sent + received}I", payload, self.struct.size + SPLIT_COUNTS.size
+        )
+        return head._replace(sends=numbers[:sent], receives=numbers[sent:])
+
+    def _encoded(self, record: Call) -> list[object]:
+        fields: list[object] = list(record[:-2])
+        for i, size in self.texts:
+            fields[i] = encode_text(str(fields[i]), size)
+        return fields
+
+
+def pack_splits(sends: tuple[int, ...], receives: tuple[int, ...]) -> bytes:
+    """What follows the fixed fields of an all_to_all."""
+    numbers = [min(n, UNKNOWN_U32) for n in (*sends[:MAX_SPLITS], *receives[:MAX_SPLITS])]
+    counts = SPLIT_COUNTS.pack(min(len(sends), MAX_SPLITS), min(len(receives), MAX_SPLITS))
+    return counts + struct.pack(f"<{len(numbers)}I", *numbers)
+
+
 def _field_sizes(layout: str) -> list[int | None]:
     """Per value of a struct format: its size if it is text, else None. Pads ("x") are not values."""
     sizes: list[int | None] = []
@@ -367,6 +410,8 @@ def _section(name: str, after: int, slots: int, copies: int, copy_bytes: int,
              codec: Codec[Record]) -> Section[Record]:
     section = Section(name, after, slots, copies, copy_bytes, codec)
     tail = MAX_RUNS * 12 if isinstance(codec, _GroupCodec) else 0
+    if isinstance(codec, _CallCodec):
+        tail = SPLIT_COUNTS.size + 2 * MAX_SPLITS * 4
     if codec.struct.size + tail > section.payload_limit or copy_bytes % 64:
         raise LayoutError(f"section {name}: records of {codec.struct.size + tail} bytes do not fit")
     return section
@@ -381,8 +426,8 @@ PENDING = _section("PENDING", RECORDER.end, 16, 2, 192, Codec("QQQQQ48s16s48s", 
 COUNTERS = _section("COUNTERS", PENDING.end, 128, 2, 64, Codec("QQQQ", Counters))
 GROUPS = _section("GROUPS", COUNTERS.end, 128, 2, 320,
                   _GroupCodec("QQIIHH48s48s16sI", Group))
-CALLS = _section("CALLS", GROUPS.end, 64, 2, 320,
-                 Codec("QQQQQQQHHHxxii32s16s48s48s", Call))
+CALLS = _section("CALLS", GROUPS.end, 64, 2, 384,
+                 _CallCodec("QQQQQQQHHHxxii32s16s48s48s", Call))
 HISTORY = _section("HISTORY", CALLS.end, 128 * HISTORY_DEPTH, 1, 64, Codec("QQQ", History))
 NOTES = _section("NOTES", HISTORY.end, 4, 2, 768, Codec("QQH64s256s192s192s", Note))
 TOPOLOGY = _section("TOPOLOGY", NOTES.end, 1, 2, 4096, Codec("4064s", Topology))

@@ -6,7 +6,7 @@ group, the operation and the arguments' shape (fingerprint, text fields) is pack
 and reused, so that a publication costs the same in a group of 8 and of 8192.
 
 The fingerprint covers what members must agree on: group, operation, element type, size (where sizes must
-agree) and argument (reduce operation or root).
+agree) and argument (reduce operation or root). The splits of an all_to_all stand beside it (``splits.py``).
 """
 
 from __future__ import annotations
@@ -73,10 +73,18 @@ def make_template(
 class OpenCall:
     """A published call that has not ended. ``sequence`` is within its group (P2P: with its peer)."""
 
-    __slots__ = ("entered_ns", "group", "peer", "sequence", "slot", "tag", "template", "thread")
+    __slots__ = ("entered_ns", "group", "peer", "sequence", "slot", "splits", "tag", "template", "thread")
 
     def __init__(
-        self, slot: int, group: int, sequence: int, template: Template, thread: int, peer: int, tag: int
+        self,
+        slot: int,
+        group: int,
+        sequence: int,
+        template: Template,
+        thread: int,
+        peer: int,
+        tag: int,
+        splits: bytes,
     ) -> None:
         self.slot = slot
         self.group = group
@@ -85,6 +93,7 @@ class OpenCall:
         self.thread = thread
         self.peer = peer
         self.tag = tag
+        self.splits = splits
         self.entered_ns = _now()
 
 
@@ -105,14 +114,15 @@ class Calls:
         thread: int,
         peer: int = -1,
         tag: int = 0,
+        splits: bytes = b"",
     ) -> OpenCall | None:
-        """The call is published as pending; None if no slot is free."""
+        """The call is published as pending; None if no slot is free. ``splits``: of an all_to_all."""
         try:
             slot = self._free.popleft()
         except IndexError:
             self._file.dropped += 1
             return None
-        call = OpenCall(slot, group, sequence, template, thread, peer, tag)
+        call = OpenCall(slot, group, sequence, template, thread, peer, tag, splits)
         self._write(call, _PENDING, waiting, 0)
         return call
 
@@ -157,8 +167,10 @@ class Calls:
                 call.tag,
             )
             + text
+            + call.splits
         )
         at = _AT + (slot * 2 + (sequence & 1)) * _COPY
         file = self._file
-        file.view[at + 8 : at + 16 + _LENGTH] = _seal(_crc(payload, sequence & 0xFFFFFFFF), _LENGTH) + payload
+        length = len(payload)
+        file.view[at + 8 : at + 16 + length] = _seal(_crc(payload, sequence & 0xFFFFFFFF), length) + payload
         file.words[at >> 3] = sequence

@@ -28,6 +28,7 @@ from scoutd.shim.signatures import (
     first_tensor,
     p2p_template,
 )
+from scoutd.shim.splits import packed_splits
 from scoutd.shim.works import Works
 
 COLLECTIVE: Final = int(Phase.COLLECTIVE)
@@ -80,7 +81,8 @@ class Publication:
         template = collective_template(spec, state, given)
         raw = state.raw()
         sequence = state.next_sequence(raw)
-        call = self.calls.begin(state.group, sequence, template, waiting, writer.thread)
+        splits = packed_splits(spec.operation, given, state.size) if spec.splits else b""
+        call = self.calls.begin(state.group, sequence, template, waiting, writer.thread, splits=splits)
         self.groups.write_counters(state, sequence)
         self.calls.remember(state, sequence, template.fingerprint)
         depth = self.coordinates.enter(COLLECTIVE, template.operation, waiting)

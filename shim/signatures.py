@@ -22,7 +22,8 @@ TEMPLATES_LIMIT: Final = 512
 
 class Spec(NamedTuple):
     """``tensor``: the parameter with this rank's tensor (or a list of them), None for barriers.
-    ``uneven``: sizes may differ between members. ``root``: prefix of the root's parameters."""
+    ``uneven``: sizes may differ between members. ``root``: prefix of the root's parameters. ``splits``:
+    each member has its own share for each other."""
 
     operation: str
     tensor: str | None
@@ -30,6 +31,7 @@ class Spec(NamedTuple):
     root: str | None = None
     uneven: bool = False
     implied_root: bool = False
+    splits: bool = False
 
 
 COLLECTIVES: Final[dict[str, Spec]] = {
@@ -48,8 +50,8 @@ COLLECTIVES: Final[dict[str, Spec]] = {
     "reduce_scatter_single": Spec("reduce_scatter_tensor", "input", reduces=True),
     "reduce_scatter_tensor": Spec("reduce_scatter_tensor", "input", reduces=True),
     "_reduce_scatter_base": Spec("reduce_scatter_tensor", "input", reduces=True),
-    "all_to_all": Spec("all_to_all", "input_tensor_list", uneven=True),
-    "all_to_all_single": Spec("all_to_all_single", "input", uneven=True),
+    "all_to_all": Spec("all_to_all", "input_tensor_list", uneven=True, splits=True),
+    "all_to_all_single": Spec("all_to_all_single", "input", uneven=True, splits=True),
     "barrier": Spec("barrier", None),
     "monitored_barrier": Spec("monitored_barrier", None),
 }
@@ -59,8 +61,8 @@ gave to ``all_gather_into_tensor`` and ``reduce_scatter_tensor``; they are one o
 FUNCTIONAL: Final[dict[str, Spec]] = {
     "all_reduce": Spec("all_reduce", "self", reduces=True),
     "broadcast": Spec("broadcast", "self", root="src"),
-    "all_to_all_single": Spec("all_to_all_single", "self", uneven=True),
-    "all_to_all_single_autograd": Spec("all_to_all_single", "self", uneven=True),
+    "all_to_all_single": Spec("all_to_all_single", "self", uneven=True, splits=True),
+    "all_to_all_single_autograd": Spec("all_to_all_single", "self", uneven=True, splits=True),
     "all_reduce_coalesced": Spec("all_reduce_coalesced", "self", reduces=True, uneven=True),
     **{
         name + suffix: Spec(operation + suffix.removesuffix("_autograd"), "self", reduces=reduces)

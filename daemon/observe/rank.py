@@ -1,8 +1,8 @@
 """One observed rank: its file, its process, and what was last seen to move.
 
 ``report`` is the healthy path and runs for every rank in every pass: heartbeat, coordinates and counters,
-a few records each. Once the rank is silent for a second, or somebody of the job has died, it reads the rest
-as well: calls, recorder, death notes.
+a few records each, and now and then the calls, for the splits of all_to_all. Once the rank is silent for a
+second, or somebody of the job has died, it reads the rest as well: calls, recorder, death notes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class ObservedRank:
 
     def _translate(self, now_ns: int, process: ProcessView) -> RankReport:
         file = self.file
-        calls = translate.public_calls(file.calls.records.values(), now_ns) if file.whole else []
+        read = translate.public_calls if file.whole else translate.exchanges
+        calls = read(file.calls.records.values(), now_ns)
         moved = max([self._moved_ns, *self._call_stamps()]) if file.whole else self._moved_ns
         dump = file.recorder.first() if file.whole else None
         if dump is not None:

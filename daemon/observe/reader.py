@@ -3,8 +3,8 @@
 Safely: the file is opened without following a link and without waiting (a FIFO would hang the agent), must
 be a regular file of the right owner and size, and is read with ``pread``, never mapped. Cheaply: a pass
 compares the sequence numbers of a section's copies with those of the last pass and decodes only the slots
-whose numbers moved; HEADER and GROUPS are read when they may have changed, CALLS, PENDING, RECORDER and
-NOTES only when somebody asks for the whole picture (``refresh(whole=True)``).
+whose numbers moved; HEADER and GROUPS are read when they may have changed, CALLS now and then, PENDING,
+RECORDER and NOTES only when somebody asks for the whole picture (``refresh(whole=True)``).
 
 A slot of which no copy is valid is torn: it is read again up to three times, then its last valid record
 is kept and its section named in ``torn``. Torn bytes are never evidence.
@@ -118,7 +118,8 @@ class RankFile:
         return header
 
     def refresh(self, whole: bool) -> None:
-        """The tables say what the file says now. Without ``whole``: heartbeat, progress, counters."""
+        """The tables say what the file says now. Without ``whole``: heartbeat, progress, counters, and
+        sometimes the calls."""
         self.whole = whole
         self._read([self.heartbeat, self.progress])
         if self._passes % GROUPS_EVERY == 0 or whole:
@@ -134,7 +135,9 @@ class RankFile:
                 self._read([self.groups])
         if whole:
             self._read([self.recorder, self.pending])
+        if whole or self._passes % GROUPS_EVERY == 0:
             self._read([self.calls])
+        if whole:
             self._read([self.notes])
         self._passes += 1
 

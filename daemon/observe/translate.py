@@ -85,7 +85,18 @@ def _public(c: shm.Call, now_ns: int) -> Call:
         peer=c.peer if p2p and c.peer >= 0 else None,
         tag=c.tag if p2p else None,
         left_age_ns=age(now_ns, c.left_ns) if c.left_ns else None,
+        sends=_splits(c.sends),
+        receives=_splits(c.receives),
     )
+
+
+def _splits(numbers: Iterable[int]) -> tuple[int | None, ...]:
+    return tuple(None if n == shm.UNKNOWN_U32 else n for n in numbers)
+
+
+def exchanges(records: Iterable[shm.Call], now_ns: int) -> list[Call]:
+    """The finished all_to_all calls: their splits are compared even where nothing hangs."""
+    return public_calls((c for c in records if c.sends and c.state == shm.CallState.DONE), now_ns)
 
 
 def recorder_calls(records: Iterable[shm.Pending], dumped_ns: int, now_ns: int) -> list[Call]:

@@ -7,6 +7,7 @@ nothing: whatever the bytes are, the result is a report or a ValueError.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -35,6 +36,8 @@ MAX_REPORT_BYTES: Final = 1 << 20
 """A node of 16 ranks with full tables of calls needs 50 kB."""
 
 MAX_RANKS: Final = 4096
+MAX_SPLITS: Final = 16
+UNKNOWN_SPLIT: Final = (1 << 32) - 1
 STATUSES: Final = {
     ProcessStatus.RUNNING: pb.PROCESS_RUNNING,
     ProcessStatus.STOPPED: pb.PROCESS_STOPPED_STATE,
@@ -197,6 +200,8 @@ def _call(each: Call, writer: Writer) -> pb.CallEvidence:
         peer=each.peer,
         tag=each.tag,
         left_age_ns=each.left_age_ns,
+        sends=_splits(each.sends),
+        receives=_splits(each.receives),
     )
     index = writer.group_of(each.group)
     if index is None:
@@ -223,7 +228,19 @@ def _read_call(message: pb.CallEvidence, reader: Reader) -> Call:
         peer=message.peer if message.HasField("peer") else None,
         tag=message.tag if message.HasField("tag") else None,
         left_age_ns=message.left_age_ns if message.HasField("left_age_ns") else None,
+        sends=_read_splits(message.sends),
+        receives=_read_splits(message.receives),
     )
+
+
+def _splits(numbers: Sequence[int | None]) -> list[int]:
+    return [UNKNOWN_SPLIT if n is None else n for n in numbers[:MAX_SPLITS]]
+
+
+def _read_splits(numbers: Sequence[int]) -> tuple[int | None, ...]:
+    if len(numbers) > MAX_SPLITS:
+        raise ValueError(f"{len(numbers)} splits")
+    return tuple(None if n == UNKNOWN_SPLIT else n for n in numbers)
 
 
 def _group(each: GroupView, writer: Writer) -> pb.GroupEvidence:

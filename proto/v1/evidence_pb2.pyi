@@ -169,7 +169,7 @@ class CoordinateEvidence(_message.Message):
     def __init__(self, step: _Optional[int] = ..., ordinal: _Optional[int] = ..., phase: _Optional[_Union[_verdict_pb2.Phase, str]] = ..., operation: _Optional[int] = ..., age_ns: _Optional[int] = ..., waiting: bool = ..., thread: _Optional[int] = ...) -> None: ...
 
 class CallEvidence(_message.Message):
-    __slots__ = ("group", "group_id", "sequence", "state", "signature", "age_ns", "waiting", "recorder", "peer", "tag", "left_age_ns")
+    __slots__ = ("group", "group_id", "sequence", "state", "signature", "age_ns", "waiting", "recorder", "peer", "tag", "left_age_ns", "sends", "receives")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +181,8 @@ class CallEvidence(_message.Message):
     PEER_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
     LEFT_AGE_NS_FIELD_NUMBER: _ClassVar[int]
+    SENDS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVES_FIELD_NUMBER: _ClassVar[int]
     group: int
     group_id: int
     sequence: int
@@ -192,7 +194,9 @@ class CallEvidence(_message.Message):
     peer: int
     tag: int
     left_age_ns: int
-    def __init__(self, group: _Optional[int] = ..., group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., state: _Optional[_Union[CallState, str]] = ..., signature: _Optional[int] = ..., age_ns: _Optional[int] = ..., waiting: bool = ..., recorder: bool = ..., peer: _Optional[int] = ..., tag: _Optional[int] = ..., left_age_ns: _Optional[int] = ...) -> None: ...
+    sends: _containers.RepeatedScalarFieldContainer[int]
+    receives: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., state: _Optional[_Union[CallState, str]] = ..., signature: _Optional[int] = ..., age_ns: _Optional[int] = ..., waiting: bool = ..., recorder: bool = ..., peer: _Optional[int] = ..., tag: _Optional[int] = ..., left_age_ns: _Optional[int] = ..., sends: _Optional[_Iterable[int]] = ..., receives: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GroupEvidence(_message.Message):
     __slots__ = ("group", "enqueued", "retired", "as_of_age_ns")

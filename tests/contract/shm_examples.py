@@ -64,6 +64,8 @@ EXAMPLES: dict[str, Any] = {
         dtype="bfloat16",
         argument="root=3",
         shape="[8, 128]",
+        sends=(256, 768, 0),
+        receives=(1, 2, shm.UNKNOWN_U32),
     ),
     "HISTORY": shm.History(U64, 41, 0x1234_5678_9ABC_DEF0),
     "NOTES": shm.Note(
@@ -116,4 +118,6 @@ def records(section: shm.Section[Any]) -> st.SearchStrategy[Any]:
     if section.name == "GROUPS":
         run = st.tuples(*[_number("I")] * 3)
         values[-1] = st.lists(run, max_size=shm.MAX_RUNS).map(tuple)
+    if section.name == "CALLS":
+        values += [st.lists(_number("I"), max_size=shm.MAX_SPLITS).map(tuple)] * 2
     return st.tuples(*values).map(lambda fields: section.codec.make(*fields))

@@ -173,6 +173,18 @@ def test_topology_shows_places_and_groups(node_agent: FakeAgent, capsys: Capture
     assert "ranks 0–3" in out
 
 
+def test_topology_shows_meshes_peers_and_warnings(node_agent: FakeAgent, capsys: Capture) -> None:
+    job = node_agent.topology.jobs.add(job="run7", generation=1, world_size=6, warnings=["mesh is too small"])
+    job.meshes.add(names=["dp", "tp"], shape=[3, 2])
+    job.peer_groups.add(kind="REPLICATED", ranks=[0, 2, 4])
+    assert run_app(["topology"]) == 0
+    out = capsys.readouterr().out
+    assert "mesh dp=3 × tp=2" in out
+    assert "replicated" in out
+    assert "ranks 0, 2, 4" in out
+    assert "warning: mesh is too small" in out
+
+
 def test_watch_prints_each_change_once(node_agent: FakeAgent, capsys: Capture) -> None:
     node_agent.known = [hang(state=pb.OPEN), hang(), hang()]
     node_agent.hang_up_when_told = True

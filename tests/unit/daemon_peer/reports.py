@@ -38,6 +38,7 @@ members = st.builds(Members, st.lists(runs, max_size=4).map(tuple))
 prints = st.builds(Fingerprint, texts, texts, maybe_u64, st.none() | texts)
 group_ids = st.integers(0, 3) | u64
 groups = st.builds(GroupView, group_ids, texts, texts, texts, st.none() | members, u64, maybe_u64, u64)
+splits = st.lists(st.none() | st.integers(0, 2**32 - 2), max_size=16).map(tuple)
 calls = st.builds(
     Call,
     group=group_ids,
@@ -52,6 +53,8 @@ calls = st.builds(
     peer=st.none() | i32,
     tag=st.none() | i32,
     left_age_ns=maybe_u64,
+    sends=splits,
+    receives=splits,
 )
 processes = st.builds(
     ProcessView,

@@ -13,6 +13,7 @@ from scoutd.agent.verdict import Cleared, EvidenceItem, RankNote, RankStack, Sta
 from scoutd.daemon import codec
 from scoutd.daemon.clock import Stamps, rfc3339
 from scoutd.daemon.jobs import Job
+from scoutd.daemon.serve import layout as layout_of
 from scoutd.daemon.serve import status as status_of
 from scoutd.proto.v1 import verdict_pb2 as pb
 from tests.unit.daemon_serve import fakes
@@ -127,7 +128,7 @@ def test_pending_prefers_the_call_that_the_host_waits_in() -> None:
 
 
 def test_topology_takes_only_known_axes_and_each_group_once() -> None:
-    topology = status_of.encode_topology(job())
+    topology = layout_of.encode_topology(job())
     assert dict(topology.ranks[0].coordinates) == {"d": 1}
     assert len(topology.groups) == 1
     assert (topology.groups[0].id, list(topology.groups[0].ranks)) == ("a1", [0, 1, 2, 3])
