@@ -67,8 +67,9 @@ def _set_times(message: pb.Verdict, verdict: Verdict, stamps: Stamps) -> None:
 
 
 def _implicated(each: Implicated) -> pb.Implicated:
-    return pb.Implicated(rank=each.rank, node=each.node, pid=max(each.pid, 0), device=each.device,
-                         reason=each.reason)
+    return pb.Implicated(
+        rank=each.rank, node=each.node, pid=max(each.pid, 0), device=each.device, reason=each.reason
+    )
 
 
 def _cleared(each: Cleared) -> pb.Cleared:
@@ -88,8 +89,14 @@ def _stack(rank: int, stack: Stack) -> pb.Stack:
 
 
 def _death_note(rank: int, note: DeathNote) -> pb.DeathNote:
-    return pb.DeathNote(rank=rank, source=note.source, type=note.kind, message=note.message,
-                        location=note.location, user_location=note.user_location)
+    return pb.DeathNote(
+        rank=rank,
+        source=note.source,
+        type=note.kind,
+        message=note.message,
+        location=note.location,
+        user_location=note.user_location,
+    )
 
 
 def to_json(message: Message) -> str:

@@ -43,8 +43,13 @@ def load(
     values |= _from_environment(environ or {})
     values |= _from_flags(flags or {})
     sections = {
-        section: cls(**{path.partition(".")[2]: value for path, value in values.items()
-                        if path.startswith(section + ".")})
+        section: cls(
+            **{
+                path.partition(".")[2]: value
+                for path, value in values.items()
+                if path.startswith(section + ".")
+            }
+        )
         for section, cls in SECTIONS.items()
     }
     return Config(**sections)

@@ -72,8 +72,12 @@ class VerdictHook:
         """Why the command failed, empty if it did not."""
         try:
             process = await asyncio.create_subprocess_shell(
-                self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE, start_new_session=True)
+                self.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
         except OSError as error:
             return f"cannot start: {error.strerror}"
         try:

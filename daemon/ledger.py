@@ -49,11 +49,13 @@ class Ledger:
             self._evict()
         return True
 
-    def select(self, job: str = "", run: str = "", verdict_id: str = "",
-               suppressed: bool = True) -> list[Entry]:
+    def select(
+        self, job: str = "", run: str = "", verdict_id: str = "", suppressed: bool = True
+    ) -> list[Entry]:
         """Entries that match, oldest first; an empty text matches all, ``verdict_id`` by its beginning."""
         return [
-            entry for entry in self._entries.values()
+            entry
+            for entry in self._entries.values()
             if (not job or entry.job == job)
             and (not run or entry.run == run)
             and entry.id.startswith(verdict_id)

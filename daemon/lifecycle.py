@@ -70,12 +70,15 @@ class Invocation:
         if not self.run:
             return config
         agent = config.agent
-        return replace(config, agent=replace(
-            agent,
-            port=agent.port if self._given("agent.port") else 0,
-            http_port=agent.http_port if self._given("agent.http_port") else 0,
-            socket=agent.socket if self._given("agent.socket") else str(runtime.run_socket(self.run)),
-        ))
+        return replace(
+            config,
+            agent=replace(
+                agent,
+                port=agent.port if self._given("agent.port") else 0,
+                http_port=agent.http_port if self._given("agent.http_port") else 0,
+                socket=agent.socket if self._given("agent.socket") else str(runtime.run_socket(self.run)),
+            ),
+        )
 
     def _given(self, flag: str) -> bool:
         return self.flags.get(flag) is not None
@@ -133,36 +136,66 @@ class Agent:
         stamps = Stamps()
         config = self.config
         self._watchers = Watchers()
-        self._metrics = Metrics(lambda: self._loop.jobs.values(), monotonic_ns, self._version,
-                                platform.python_version())
-        self._hook = VerdictHook(config.hooks.on_verdict, config.hooks.timeout_s,
-                                 lambda: self._metrics.count_error("hook"))
+        self._metrics = Metrics(
+            lambda: self._loop.jobs.values(), monotonic_ns, self._version, platform.python_version()
+        )
+        self._hook = VerdictHook(
+            config.hooks.on_verdict, config.hooks.timeout_s, lambda: self._metrics.count_error("hook")
+        )
         self._metrics.watch_losses("watchers", lambda: self._watchers.dropped)
         self._metrics.watch_losses("hook", lambda: self._hook.dropped)
         self._metrics.watch_losses("store", lambda: ledger.dropped)
-        observer = Observer(Path(config.observe.root), self.node, self.invocation.run or None, monotonic_ns,
-                            self._incarnation, share=_share(config.agent.share))
+        observer = Observer(
+            Path(config.observe.root),
+            self.node,
+            self.invocation.run or None,
+            monotonic_ns,
+            self._incarnation,
+            share=_share(config.agent.share),
+        )
         self._observer = observer
         self._neighbours = Neighbours(
-            peer_plan(config.peers, config.agent.port), self.node, self._incarnation, self._metrics.traffic,
-            monotonic_ns, lambda: self._loop.wake(), lambda error: self._loop.failed_peer(error),
-            self._addressed)
+            peer_plan(config.peers, config.agent.port),
+            self.node,
+            self._incarnation,
+            self._metrics.traffic,
+            monotonic_ns,
+            lambda: self._loop.wake(),
+            lambda error: self._loop.failed_peer(error),
+            self._addressed,
+        )
         self._metrics.peer_states = self._neighbours.states
         reporter = Reporter(ledger, self._watchers, self._metrics, self._hook, stamps)
         self._loop = Loop(
             observer,
             lambda job: self._neighbours.admit(job, self.config.settings(), self.config.exchange_settings()),
-            reporter, self._notifier, monotonic_ns, config.observe, self._neighbours)
+            reporter,
+            self._notifier,
+            monotonic_ns,
+            config.observe,
+            self._neighbours,
+        )
         self._loop.eager = bool(self.invocation.run)
         view = View(
-            node=self.node, version=self._version, started_ns=self._started_ns, stamps=stamps,
-            clock=monotonic_ns, stall_timeout_s=lambda: self.config.stall.timeout_s,
-            jobs=self._loop.jobs.values, unobserved=lambda: observer.unobserved, warnings=self._warnings,
-            ledger=ledger, watchers=self._watchers, members=self._neighbours.members,
-            shelf=self._loop.shelf, config=lambda: self.config)
+            node=self.node,
+            version=self._version,
+            started_ns=self._started_ns,
+            stamps=stamps,
+            clock=monotonic_ns,
+            stall_timeout_s=lambda: self.config.stall.timeout_s,
+            jobs=self._loop.jobs.values,
+            unobserved=lambda: observer.unobserved,
+            warnings=self._warnings,
+            ledger=ledger,
+            watchers=self._watchers,
+            members=self._neighbours.members,
+            shelf=self._loop.shelf,
+            config=lambda: self.config,
+        )
         self._ledger = ledger
-        self._grpc = GrpcServer(QueryService(view), ControlService(self._loop.conclude, ledger),
-                                self._neighbours.service)
+        self._grpc = GrpcServer(
+            QueryService(view), ControlService(self._loop.conclude, ledger), self._neighbours.service
+        )
         self._http = HttpServer(self._metrics, lambda: self.ready)
 
     async def _bind(self, stack: AsyncExitStack) -> None:
@@ -171,8 +204,7 @@ class Agent:
             runtime.ensure_directory()
         bind = self.config.private_bind
         alone = agent.bind == AUTO
-        await self._grpc.start(bind, agent.port, self.socket,
-                               None if alone else self._neighbours.credentials)
+        await self._grpc.start(bind, agent.port, self.socket, None if alone else self._neighbours.credentials)
         stack.callback(runtime.remove_endpoint, self.socket)
         stack.push_async_callback(self._grpc.stop, GRACE_S / 4)
         await self._http.start(bind, agent.http_port)
@@ -185,15 +217,28 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        runtime.write_endpoint(runtime.Endpoint(
-            socket=self.socket, pid=os.getpid(), port=self._grpc.port, http_port=self._http.port,
-            node=self.node, run=self.invocation.run))
+        runtime.write_endpoint(
+            runtime.Endpoint(
+                socket=self.socket,
+                pid=os.getpid(),
+                port=self._grpc.port,
+                http_port=self._http.port,
+                node=self.node,
+                run=self.invocation.run,
+            )
+        )
         self.ready = True
         await self._grpc.serving(True)
         self._notifier.ready(f"watching {len(self._loop.jobs)} jobs")
-        log.logger().info("ready", node=self.node, port=self._grpc.port, http_port=self._http.port,
-                          socket=str(self.socket), jobs=len(self._loop.jobs),
-                          after_s=round((monotonic_ns() - self._started_ns) / 1e9, 3))
+        log.logger().info(
+            "ready",
+            node=self.node,
+            port=self._grpc.port,
+            http_port=self._http.port,
+            socket=str(self.socket),
+            jobs=len(self._loop.jobs),
+            after_s=round((monotonic_ns() - self._started_ns) / 1e9, 3),
+        )
         for warning in self._warnings():
             log.logger().warning("degraded", reason=warning)
 
@@ -214,8 +259,11 @@ class Agent:
         self._notifier.ready("configuration reloaded")
 
     def _adopt(self, new: Config) -> None:
-        fixed = [name for name in ("node", "bind", "port", "http_port", "socket", "state_dir", "share")
-                 if getattr(new.agent, name) != getattr(self.config.agent, name)]
+        fixed = [
+            name
+            for name in ("node", "bind", "port", "http_port", "socket", "state_dir", "share")
+            if getattr(new.agent, name) != getattr(self.config.agent, name)
+        ]
         if new.peers != self.config.peers:
             fixed.append("peers")
         if fixed:

@@ -38,8 +38,12 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     text = form == "text" or (form == "auto" and stream.isatty())
     renderer = _plain if text else structlog.processors.JSONRenderer(ensure_ascii=False)
     structlog.configure(
-        processors=[structlog.processors.add_log_level, _add_time, structlog.processors.format_exc_info,
-                    renderer],
+        processors=[
+            structlog.processors.add_log_level,
+            _add_time,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,

@@ -47,9 +47,16 @@ MAX_KNOWN_FAILURES: Final = 256
 class Loop:
     """The jobs of this node. ``interval_s`` and ``linger_s`` may change between rounds (reload)."""
 
-    def __init__(self, observer: ObserverPort, make_core: Callable[[str], CorePort], reporter: Reporter,
-                 notifier: Notifier, clock: Callable[[], int], observe: ObserveSection,
-                 neighbours: NeighboursPort | None = None) -> None:
+    def __init__(
+        self,
+        observer: ObserverPort,
+        make_core: Callable[[str], CorePort],
+        reporter: Reporter,
+        notifier: Notifier,
+        clock: Callable[[], int],
+        observe: ObserveSection,
+        neighbours: NeighboursPort | None = None,
+    ) -> None:
         self.jobs: Final[dict[str, Job]] = {}
         self.observer: Final = observer
         self.make_core = make_core
@@ -141,8 +148,13 @@ class Loop:
         if job is None:
             self.eager = False
             job = self.jobs[name] = Job(observation, self.make_core(name), now_ns)
-            logger().info("job observed", job=name, generation=observation.generation, run=observation.run,
-                          world_size=observation.report.world_size)
+            logger().info(
+                "job observed",
+                job=name,
+                generation=observation.generation,
+                run=observation.run,
+                world_size=observation.report.world_size,
+            )
         elif observation.generation <= job.generation:
             return
         self._reporter.ledger.record_generation(name, observation.generation)

@@ -26,8 +26,9 @@ KEPT_SUBSTANCES: Final = 512
 class Reporter:
     """The outlets of one agent."""
 
-    def __init__(self, ledger: Ledger, watchers: Watchers, metrics: Metrics, hook: VerdictHook,
-                 stamps: Stamps) -> None:
+    def __init__(
+        self, ledger: Ledger, watchers: Watchers, metrics: Metrics, hook: VerdictHook, stamps: Stamps
+    ) -> None:
         self.ledger: Final = ledger
         self.watchers: Final = watchers
         self.metrics: Final = metrics
@@ -38,8 +39,9 @@ class Reporter:
     def report(self, verdict: Verdict, run: str) -> None:
         """Everyone who wants to know has this state of the verdict."""
         message = codec.encode_verdict(verdict, self.stamps)
-        entry = Entry(verdict.id, verdict.job, verdict.generation, run, verdict.state.value,
-                      codec.to_bytes(message))
+        entry = Entry(
+            verdict.id, verdict.job, verdict.generation, run, verdict.state.value, codec.to_bytes(message)
+        )
         before = self.ledger.get(verdict.id)
         news = self._is_news(verdict)
         if not self.ledger.put(entry, keep=news):
@@ -72,7 +74,12 @@ class Reporter:
 def _substance(verdict: Verdict) -> tuple[object, ...]:
     """What a verdict says, without ages and wording, which move all the time."""
     return (
-        verdict.state, verdict.status, verdict.cause, verdict.phase, verdict.operation, verdict.action,
+        verdict.state,
+        verdict.status,
+        verdict.cause,
+        verdict.phase,
+        verdict.operation,
+        verdict.action,
         tuple(each.rank for each in verdict.implicated),
         tuple((each.rank, each.waits_for) for each in verdict.cleared),
         tuple((each.rank, each.stack.frames, each.stack.refused) for each in verdict.stacks),
@@ -83,6 +90,13 @@ def _substance(verdict: Verdict) -> tuple[object, ...]:
 def _log(verdict: Verdict) -> None:
     """One line per change of state; CONFIRMED is a warning, the rest is information."""
     write = logger().warning if verdict.state is State.CONFIRMED else logger().info
-    write("verdict", id=verdict.id, job=verdict.job, state=verdict.state.value, cause=verdict.cause.value,
-          ranks=[each.rank for each in verdict.implicated], summary=verdict.summary,
-          **({"suppressed_because": verdict.suppressed_because} if verdict.suppressed_because else {}))
+    write(
+        "verdict",
+        id=verdict.id,
+        job=verdict.job,
+        state=verdict.state.value,
+        cause=verdict.cause.value,
+        ranks=[each.rank for each in verdict.implicated],
+        summary=verdict.summary,
+        **({"suppressed_because": verdict.suppressed_because} if verdict.suppressed_because else {}),
+    )

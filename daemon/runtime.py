@@ -127,9 +127,14 @@ def read_endpoint(path: Path) -> Endpoint | None:
     """What the agent behind this socket wrote; None where there is no file or it is not one of ours."""
     try:
         fields = json.loads(endpoint_file(path).read_text(encoding="utf-8"))
-        return Endpoint(socket=path, pid=int(fields["pid"]), port=int(fields["port"]),
-                        http_port=int(fields["http_port"]), node=str(fields["node"]),
-                        run=str(fields.get("run", "")))
+        return Endpoint(
+            socket=path,
+            pid=int(fields["pid"]),
+            port=int(fields["port"]),
+            http_port=int(fields["http_port"]),
+            node=str(fields["node"]),
+            run=str(fields.get("run", "")),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -70,7 +70,9 @@ class Store:
         """One more than any earlier incarnation of this node's agent; 1 for the first."""
         (value,) = self._db.execute(
             "INSERT INTO incarnations VALUES (?, 1) ON CONFLICT(node) "
-            "DO UPDATE SET incarnation = incarnation + 1 RETURNING incarnation", (node,)).fetchone()
+            "DO UPDATE SET incarnation = incarnation + 1 RETURNING incarnation",
+            (node,),
+        ).fetchone()
         self._db.commit()
         return int(value)
 
@@ -80,7 +82,8 @@ class Store:
         self._db.execute("DELETE FROM verdicts WHERE state = 'OPEN'")
         rows = self._db.execute(
             "SELECT id, job, generation, run, state, message FROM verdicts ORDER BY rowid DESC LIMIT ?",
-            (limit,)).fetchall()
+            (limit,),
+        ).fetchall()
         self._db.commit()
         return [Entry(*row) for row in reversed(rows)]
 
@@ -92,15 +95,23 @@ class Store:
     def put(self, entry: Entry) -> None:
         """The entry replaces any earlier state of the same verdict, soon."""
         row = (entry.id, entry.job, entry.generation, entry.run, entry.state, entry.message)
-        self._submit(lambda: self._write(
-            "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT(id) "
-            "DO UPDATE SET run = excluded.run, state = excluded.state, message = excluded.message", row))
+        self._submit(
+            lambda: self._write(
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT(id) "
+                "DO UPDATE SET run = excluded.run, state = excluded.state, message = excluded.message",
+                row,
+            )
+        )
 
     def put_generation(self, job: str, generation: int) -> None:
         """The job's recorded generation is at least this one, soon."""
-        self._submit(lambda: self._write(
-            "INSERT INTO generations VALUES (?, ?) ON CONFLICT(job) "
-            "DO UPDATE SET generation = max(generation, excluded.generation)", (job, generation)))
+        self._submit(
+            lambda: self._write(
+                "INSERT INTO generations VALUES (?, ?) ON CONFLICT(job) "
+                "DO UPDATE SET generation = max(generation, excluded.generation)",
+                (job, generation),
+            )
+        )
 
     def close(self) -> None:
         """Everything queued is written, and the file is closed."""
@@ -130,8 +141,9 @@ class Store:
         self._db.commit()
 
     def _trim(self) -> None:
-        self._write("DELETE FROM verdicts WHERE rowid <= (SELECT max(rowid) FROM verdicts) - ?",
-                    (KEPT_VERDICTS,))
+        self._write(
+            "DELETE FROM verdicts WHERE rowid <= (SELECT max(rowid) FROM verdicts) - ?", (KEPT_VERDICTS,)
+        )
 
 
 def _open(path: Path) -> sqlite3.Connection:

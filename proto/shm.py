@@ -293,9 +293,7 @@ class Codec(Generic[Record]):
     def __init__(self, layout: str, make: Callable[..., Record]) -> None:
         self.struct: Final = struct.Struct("<" + layout)
         self.make: Final = make
-        self.texts: Final = [
-            (i, size) for i, size in enumerate(_field_sizes(layout)) if size is not None
-        ]
+        self.texts: Final = [(i, size) for i, size in enumerate(_field_sizes(layout)) if size is not None]
 
     def pack(self, record: Record) -> bytes:
         fields = list(record)  # type: ignore[call-overload]
@@ -341,9 +339,7 @@ class _CallCodec(Codec[Call]):
         sent, received = SPLIT_COUNTS.unpack_from(payload, self.struct.size)
         if sent > MAX_SPLITS or received > MAX_SPLITS:
             raise struct.error(f"{sent} and {received} splits")
-        numbers = struct.unpack_from(
-            f"<{sent + received}I", payload, self.struct.size + SPLIT_COUNTS.size
-        )
+        numbers = struct.unpack_from(f"<{sent + received}I", payload, self.struct.size + SPLIT_COUNTS.size)
         return head._replace(sends=numbers[:sent], receives=numbers[sent:])
 
     def _encoded(self, record: Call) -> list[object]:
@@ -406,8 +402,9 @@ class Section(Generic[Record]):
         return self.offset + (slot * self.copies + sequence % self.copies) * self.copy_bytes
 
 
-def _section(name: str, after: int, slots: int, copies: int, copy_bytes: int,
-             codec: Codec[Record]) -> Section[Record]:
+def _section(
+    name: str, after: int, slots: int, copies: int, copy_bytes: int, codec: Codec[Record]
+) -> Section[Record]:
     section = Section(name, after, slots, copies, copy_bytes, codec)
     tail = MAX_RUNS * 12 if isinstance(codec, _GroupCodec) else 0
     if isinstance(codec, _CallCodec):
@@ -417,25 +414,35 @@ def _section(name: str, after: int, slots: int, copies: int, copy_bytes: int,
     return section
 
 
-HEADER = _section("HEADER", PREFIX.size, 1, 2, 512,
-                  Codec("QQQQIIIiI4x96s48s64s64s32s32s16s24s", Header))
+HEADER = _section("HEADER", PREFIX.size, 1, 2, 512, Codec("QQQQIIIiI4x96s48s64s64s32s32s16s24s", Header))
 HEARTBEAT = _section("HEARTBEAT", HEADER.end, 1, 2, 128, Codec("QQQQQQ64s", Heartbeat))
 PROGRESS = _section("PROGRESS", HEARTBEAT.end, 8, 2, 192, Codec("QQQQHH96s", Progress))
 RECORDER = _section("RECORDER", PROGRESS.end, 1, 2, 64, Codec("QQII", RecorderState))
 PENDING = _section("PENDING", RECORDER.end, 16, 2, 192, Codec("QQQQQ48s16s48s", Pending))
 COUNTERS = _section("COUNTERS", PENDING.end, 128, 2, 64, Codec("QQQQ", Counters))
-GROUPS = _section("GROUPS", COUNTERS.end, 128, 2, 320,
-                  _GroupCodec("QQIIHH48s48s16sI", Group))
-CALLS = _section("CALLS", GROUPS.end, 64, 2, 384,
-                 _CallCodec("QQQQQQQHHHxxii32s16s48s48s", Call))
+GROUPS = _section("GROUPS", COUNTERS.end, 128, 2, 320, _GroupCodec("QQIIHH48s48s16sI", Group))
+CALLS = _section("CALLS", GROUPS.end, 64, 2, 384, _CallCodec("QQQQQQQHHHxxii32s16s48s48s", Call))
 HISTORY = _section("HISTORY", CALLS.end, 128 * HISTORY_DEPTH, 1, 64, Codec("QQQ", History))
 NOTES = _section("NOTES", HISTORY.end, 4, 2, 768, Codec("QQH64s256s192s192s", Note))
 TOPOLOGY = _section("TOPOLOGY", NOTES.end, 1, 2, 4096, Codec("4064s", Topology))
 COMMAND = _section("COMMAND", TOPOLOGY.end, 1, 2, 128, Codec("QQQ64s", Command))
 DISCOVERY = _section("DISCOVERY", COMMAND.end, 1, 2, 1088, Codec("960s64s", Discovery))
 
-SECTIONS: Final = (HEADER, HEARTBEAT, PROGRESS, RECORDER, PENDING, COUNTERS, GROUPS, CALLS, HISTORY,
-                   NOTES, TOPOLOGY, COMMAND, DISCOVERY)
+SECTIONS: Final = (
+    HEADER,
+    HEARTBEAT,
+    PROGRESS,
+    RECORDER,
+    PENDING,
+    COUNTERS,
+    GROUPS,
+    CALLS,
+    HISTORY,
+    NOTES,
+    TOPOLOGY,
+    COMMAND,
+    DISCOVERY,
+)
 FILE_SIZE: Final = DISCOVERY.end
 
 
@@ -451,8 +458,9 @@ def seal(payload: bytes, sequence: int) -> bytes:
     return HEAD.pack(checksum, len(payload)) + payload
 
 
-def write(view: memoryview, words: Words, section: Section[Record], slot: int, sequence: int,
-          record: Record) -> None:
+def write(
+    view: memoryview, words: Words, section: Section[Record], slot: int, sequence: int, record: Record
+) -> None:
     """Publish ``record`` as ``sequence`` (1, 2, 3 … per slot) of one slot.
 
     ``view`` is the whole file as bytes and ``words`` the same memory as native 8-byte words. One writer

@@ -23,8 +23,10 @@ class ControlService(query_pb2_grpc.ControlServicer):
 
     async def Conclude(self, request: pb.ConcludeRequest, context: Any) -> pb.ConcludeResponse:
         if not context.peer().startswith("unix:"):
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED,
-                                "control calls are answered on the agent's Unix socket only")
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "control calls are answered on the agent's Unix socket only",
+            )
         if not request.run:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "run must name a run")
         await self._conclude(request.run)

@@ -45,12 +45,12 @@ OPTIONS: Final = (
 class GrpcServer:
     """Bound once ``start`` returned; ``port`` is the real one."""
 
-    def __init__(self, query: QueryService, control: ControlService,
-                 peers: PeerService | None = None) -> None:
+    def __init__(
+        self, query: QueryService, control: ControlService, peers: PeerService | None = None
+    ) -> None:
         self.port = 0
         self._health: Final = health.aio.HealthServicer()
-        self._server: Final = grpc.aio.server(options=OPTIONS,
-                                              maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS)
+        self._server: Final = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS)
         query_pb2_grpc.add_QueryServicer_to_server(query, self._server)
         query_pb2_grpc.add_ControlServicer_to_server(control, self._server)
         if peers is not None:
@@ -60,7 +60,8 @@ class GrpcServer:
         if peers is not None:
             services.append(SERVICE)
         reflection.enable_server_reflection(
-            [*services, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server)
+            [*services, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server
+        )
 
     async def start(self, bind: str, port: int, path: Path, credentials: Credentials | None = None) -> None:
         """Answers on ``bind:port`` (with TLS where there are credentials) and on the Unix socket ``path``,
@@ -88,8 +89,9 @@ class GrpcServer:
 
     async def serving(self, ready: bool) -> None:
         """What health checks are told."""
-        status = (health_pb2.HealthCheckResponse.SERVING if ready
-                  else health_pb2.HealthCheckResponse.NOT_SERVING)
+        status = (
+            health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        )
         for service in ("", QUERY):
             await self._health.set(service, status)
 
@@ -102,7 +104,8 @@ def check_tcp(bind: str, port: int, key: str) -> None:
     """Raises LocalError if this address cannot be bound now; ``key`` names the setting."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
@@ -133,4 +136,3 @@ def _check_socket(path: Path) -> None:
 
 def _target(bind: str, port: int) -> str:
     return f"[{bind}]:{port}" if ":" in bind else f"{bind}:{port}"
-

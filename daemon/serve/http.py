@@ -20,8 +20,13 @@ MAX_CONNECTIONS: Final = 32
 MAX_HEAD_BYTES: Final = 8192
 TIMEOUT_S: Final = 5.0
 TEXT: Final = "text/plain; charset=utf-8"
-REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
-                  503: "Service Unavailable"}
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 
 Answer = tuple[int, str, bytes]
 
@@ -95,6 +100,8 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, str]:
 
 def _response(answer: Answer, head_only: bool) -> bytes:
     status, content_type, body = answer
-    head = (f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {content_type}\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
     return head.encode("latin-1") + (b"" if head_only else body)

@@ -48,20 +48,30 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry: Final = CollectorRegistry(auto_describe=False)
         registry = self.registry
-        self._verdicts: Final = Counter("scoutd_verdicts", "Verdicts by state entered.",
-                                        ("symptom", "cause", "state"), registry=registry)
-        self._suppressed: Final = Counter("scoutd_suppressed_alarms", "Alarms that would have fired.",
-                                          ("reason",), registry=registry)
-        self._errors: Final = Counter("scoutd_errors", "Errors that a part of the agent survived.",
-                                      ("part",), registry=registry)
+        self._verdicts: Final = Counter(
+            "scoutd_verdicts", "Verdicts by state entered.", ("symptom", "cause", "state"), registry=registry
+        )
+        self._suppressed: Final = Counter(
+            "scoutd_suppressed_alarms", "Alarms that would have fired.", ("reason",), registry=registry
+        )
+        self._errors: Final = Counter(
+            "scoutd_errors", "Errors that a part of the agent survived.", ("part",), registry=registry
+        )
         self.detection_latency: Final = Histogram(
-            "scoutd_detection_latency_seconds", "From the last sign of progress to the confirmed verdict.",
-            buckets=LATENCY_BUCKETS_S, registry=registry)
+            "scoutd_detection_latency_seconds",
+            "From the last sign of progress to the confirmed verdict.",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
         self.observation: Final = Histogram(
-            "scoutd_observation_seconds", "Duration of one round of the main loop.",
-            buckets=OBSERVATION_BUCKETS_S, registry=registry)
-        Gauge("scoutd_build_info", "Version of this agent; always 1.", ("version", "python"),
-              registry=registry).labels(version, python).set(1)
+            "scoutd_observation_seconds",
+            "Duration of one round of the main loop.",
+            buckets=OBSERVATION_BUCKETS_S,
+            registry=registry,
+        )
+        Gauge(
+            "scoutd_build_info", "Version of this agent; always 1.", ("version", "python"), registry=registry
+        ).labels(version, python).set(1)
         registry.register(RankCollector(jobs, clock))
         self.traffic: Final = Traffic()
         self.peer_states: Callable[[], Mapping[str, int]] = lambda: {"ALIVE": 0, "UNREACHABLE": 0}
@@ -106,17 +116,23 @@ class RankCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        observed = GaugeMetricFamily("scoutd_ranks_observed", "Ranks of a job seen on this node.",
-                                     labels=("job", "state"))
-        step = GaugeMetricFamily("scoutd_rank_step", "Newest training step of a rank.",
-                                 labels=("job", "rank"))
-        age = GaugeMetricFamily("scoutd_rank_progress_age_seconds",
-                                "Since a rank's coordinates, calls or counters last moved.",
-                                labels=("job", "rank"))
-        cost = CounterMetricFamily("scoutd_shim_seconds", "Time the shim spent inside a rank's own calls.",
-                                   labels=("job", "rank"))
-        boundaries = CounterMetricFamily("scoutd_shim_boundaries", "Boundaries that the shim published.",
-                                         labels=("job", "rank"))
+        observed = GaugeMetricFamily(
+            "scoutd_ranks_observed", "Ranks of a job seen on this node.", labels=("job", "state")
+        )
+        step = GaugeMetricFamily(
+            "scoutd_rank_step", "Newest training step of a rank.", labels=("job", "rank")
+        )
+        age = GaugeMetricFamily(
+            "scoutd_rank_progress_age_seconds",
+            "Since a rank's coordinates, calls or counters last moved.",
+            labels=("job", "rank"),
+        )
+        cost = CounterMetricFamily(
+            "scoutd_shim_seconds", "Time the shim spent inside a rank's own calls.", labels=("job", "rank")
+        )
+        boundaries = CounterMetricFamily(
+            "scoutd_shim_boundaries", "Boundaries that the shim published.", labels=("job", "rank")
+        )
         now = self._clock()
         for job in self._jobs():
             _add_counts(observed, job)
@@ -139,8 +155,9 @@ class LossCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        family = CounterMetricFamily("scoutd_dropped", "What a full queue of the agent made it drop.",
-                                     labels=("part",))
+        family = CounterMetricFamily(
+            "scoutd_dropped", "What a full queue of the agent made it drop.", labels=("part",)
+        )
         for part, lost in self._losses.items():
             family.add_metric((part,), lost())
         yield family
@@ -153,8 +170,9 @@ def _add_counts(family: GaugeMetricFamily, job: Job) -> None:
     family.add_metric((job.name, "unobserved"), len(ranks) - shimmed)
 
 
-def _add_rank(step: GaugeMetricFamily, age: GaugeMetricFamily, labels: tuple[str, str], rank: RankReport,
-              since_ns: int) -> None:
+def _add_rank(
+    step: GaugeMetricFamily, age: GaugeMetricFamily, labels: tuple[str, str], rank: RankReport, since_ns: int
+) -> None:
     if rank.coordinate is not None:
         step.add_metric(labels, rank.coordinate.step)
     age.add_metric(labels, (rank.silent_ns + max(since_ns, 0)) / NS_PER_S)

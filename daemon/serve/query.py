@@ -65,15 +65,18 @@ class QueryService(query_pb2_grpc.QueryServicer):
             pid=os.getpid(),
             started_at=view.stamps.text(view.started_ns),
             stall_timeout_s=view.stall_timeout_s(),
-            jobs=[status.encode_job(job, view.stamps, now, view.members(job.name))
-                  for job in view.selected(request.job)],
+            jobs=[
+                status.encode_job(job, view.stamps, now, view.members(job.name))
+                for job in view.selected(request.job)
+            ],
             unobserved=status.encode_unobserved(view.unobserved()),
             warnings=list(view.warnings()),
         )
 
     async def ListVerdicts(self, request: pb.ListVerdictsRequest, context: Any) -> pb.ListVerdictsResponse:
-        found = self._view.ledger.select(job=request.job, verdict_id=request.id,
-                                         suppressed=request.suppressed or bool(request.id))
+        found = self._view.ledger.select(
+            job=request.job, verdict_id=request.id, suppressed=request.suppressed or bool(request.id)
+        )
         return pb.ListVerdictsResponse(verdicts=[verdict_from_bytes(entry.message) for entry in found])
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Any) -> pb.GetTopologyResponse:
@@ -84,24 +87,32 @@ class QueryService(query_pb2_grpc.QueryServicer):
         view = self._view
         found = view.shelf.find(request.id)
         if not found:
-            await context.abort(grpc.StatusCode.NOT_FOUND,
-                                f"no evidence of verdict {request.id!r} is kept; the newest {KEPT} are")
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"no evidence of verdict {request.id!r} is kept; the newest {KEPT} are",
+            )
         if len(found) > 1:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT,
-                                f"{request.id} is the beginning of {', '.join(each.id for each in found)}")
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"{request.id} is the beginning of {', '.join(each.id for each in found)}",
+            )
         archive = bundles.make(found[0], view.ledger, view.stamps, view.config(), view.node, view.version)
         if len(archive) > MAX_ARCHIVE_BYTES:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED,
-                                f"the bundle has {len(archive)} bytes, at most {MAX_ARCHIVE_BYTES} are sent")
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"the bundle has {len(archive)} bytes, at most {MAX_ARCHIVE_BYTES} are sent",
+            )
         return pb.GetBundleResponse(id=found[0].id, archive=archive)
 
     async def GetLimits(self, request: pb.GetLimitsRequest, context: Any) -> pb.GetLimitsResponse:
         stall = self._view.config().stall
         return pb.GetLimitsResponse(
-            jobs=[encode_limits(job, stall) for job in self._view.selected(request.job)])
+            jobs=[encode_limits(job, stall) for job in self._view.selected(request.job)]
+        )
 
-    async def WatchVerdicts(self, request: pb.WatchVerdictsRequest,
-                            context: Any) -> AsyncIterator[verdict_pb2.Verdict]:
+    async def WatchVerdicts(
+        self, request: pb.WatchVerdictsRequest, context: Any
+    ) -> AsyncIterator[verdict_pb2.Verdict]:
         """Subscribed before the past is read, so that no change falls between the two."""
         watcher = self._view.watchers.add()
         if watcher is None:
@@ -118,8 +129,7 @@ class QueryService(query_pb2_grpc.QueryServicer):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "this watcher was too slow, ask again")
 
 
-async def _changes(watcher: Watcher,
-                   request: pb.WatchVerdictsRequest) -> AsyncIterator[verdict_pb2.Verdict]:
+async def _changes(watcher: Watcher, request: pb.WatchVerdictsRequest) -> AsyncIterator[verdict_pb2.Verdict]:
     while (entry := await watcher.next()) is not None:
         if request.job in ("", entry.job) and request.run in ("", entry.run):
             yield verdict_from_bytes(entry.message)

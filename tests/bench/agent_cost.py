@@ -45,13 +45,51 @@ def publish(root: Path, job: str, run: str, rank: int, world: int, interval_s: f
     view = memoryview(file)
     words = view.cast("Q")
     now = time.monotonic_ns()
-    shm.write(view, words, shm.HEADER, 0, 1, shm.Header(
-        pid=os.getpid(), start_ticks=_start_ticks(), attached_ns=now, generation=1, uid=os.getuid(),
-        rank=rank, world_size=world, local_rank=rank, local_world_size=world, job=job, run=run,
-        launcher_id="", node="bench", device="cpu", backend="gloo", python="", torch=""))
-    shm.write(view, words, shm.GROUPS, 0, 1, shm.Group(
-        group=1, created_ns=now, size=world, my_index=rank, destroyed=0, truncated=0, name="default_pg",
-        description="", backend="gloo", runs=((0, 1, world),)))
+    shm.write(
+        view,
+        words,
+        shm.HEADER,
+        0,
+        1,
+        shm.Header(
+            pid=os.getpid(),
+            start_ticks=_start_ticks(),
+            attached_ns=now,
+            generation=1,
+            uid=os.getuid(),
+            rank=rank,
+            world_size=world,
+            local_rank=rank,
+            local_world_size=world,
+            job=job,
+            run=run,
+            launcher_id="",
+            node="bench",
+            device="cpu",
+            backend="gloo",
+            python="",
+            torch="",
+        ),
+    )
+    shm.write(
+        view,
+        words,
+        shm.GROUPS,
+        0,
+        1,
+        shm.Group(
+            group=1,
+            created_ns=now,
+            size=world,
+            my_index=rank,
+            destroyed=0,
+            truncated=0,
+            name="default_pg",
+            description="",
+            backend="gloo",
+            runs=((0, 1, world),),
+        ),
+    )
     view[: shm.PREFIX.size] = shm.prefix()
     _train(view, words, interval_s)
 
@@ -62,10 +100,17 @@ def _train(view: memoryview, words: memoryview, interval_s: float) -> None:
         now = time.monotonic_ns()
         if now // 1_000_000_000 >= beats:
             beats = now // 1_000_000_000 + 1
-            shm.write(view, words, shm.HEARTBEAT, 0, step,
-                      shm.Heartbeat(now, step, 0, step * 100, step, 0, ""))
-        shm.write(view, words, shm.PROGRESS, 0, step,
-                  shm.Progress(1, now, step, step, shm.Phase.FORWARD, 0, "blocks.3"))
+            shm.write(
+                view, words, shm.HEARTBEAT, 0, step, shm.Heartbeat(now, step, 0, step * 100, step, 0, "")
+            )
+        shm.write(
+            view,
+            words,
+            shm.PROGRESS,
+            0,
+            step,
+            shm.Progress(1, now, step, step, shm.Phase.FORWARD, 0, "blocks.3"),
+        )
         shm.write(view, words, shm.COUNTERS, 0, step, shm.Counters(1, step, step, now))
         time.sleep(interval_s)
 
@@ -96,7 +141,8 @@ def agent(root: Path, runtime: Path, run: str) -> Iterator[tuple[psutil.Process,
     began = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-m", "scoutd.daemon", "--run", run, "--root", str(root), "--log-level", "error"],
-        env=os.environ | {"SCOUTD_RUNTIME_DIR": str(runtime)})
+        env=os.environ | {"SCOUTD_RUNTIME_DIR": str(runtime)},
+    )
     try:
         while not endpoint.exists():
             if child.poll() is not None or time.monotonic() - began > READY_DEADLINE_S:
@@ -141,8 +187,13 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> dict[str, float]:
         before, began = _cpu_s(process), time.monotonic()
         time.sleep(arguments.seconds)
         ratio = (_cpu_s(process) - before) / (time.monotonic() - began)
-    return {"ready_s": round(statistics.median(starts), 3), "rss_mb": round(rss / 1e6, 1),
-            "cpu_ratio": round(ratio, 5), "ranks": arguments.ranks, "cpu_ranks": arguments.cpu_ranks}
+    return {
+        "ready_s": round(statistics.median(starts), 3),
+        "rss_mb": round(rss / 1e6, 1),
+        "cpu_ratio": round(ratio, 5),
+        "ranks": arguments.ranks,
+        "cpu_ranks": arguments.cpu_ranks,
+    }
 
 
 def main() -> None:

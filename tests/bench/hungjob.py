@@ -171,8 +171,15 @@ def _place(
     group = TENSOR + rank // RANKS_PER_NODE if same_node else DATA + rank % RANKS_PER_NODE
     fingerprint = ACTIVATIONS if same_node else GRADIENTS
     call = Call(
-        group, step + 1, CallKind.COLLECTIVE, CallState.PENDING, fingerprint, f"[{fingerprint.numel}]",
-        still, True, Source.PUBLIC,
+        group,
+        step + 1,
+        CallKind.COLLECTIVE,
+        CallState.PENDING,
+        fingerprint,
+        f"[{fingerprint.numel}]",
+        still,
+        True,
+        Source.PUBLIC,
     )
     coordinate = Coordinate(step, step * 64 + 9, Phase.COLLECTIVE, "all_reduce", still, True)
     return coordinate, (call,), lambda g: step + (g == group)

@@ -58,13 +58,24 @@ class BenchAgent:
         observer = NodeObserver(job, number)
         self.metrics = Metrics(lambda: self.loop.jobs.values(), monotonic_ns, "0", "3")
         self.neighbours = Neighbours(
-            PeerPlan(advertise="127.0.0.1"), observer.name, 1, self.metrics.traffic, monotonic_ns,
-            lambda: self.loop.wake(), lambda error: self.loop.failed_peer(error), lambda address: None,
+            PeerPlan(advertise="127.0.0.1"),
+            observer.name,
+            1,
+            self.metrics.traffic,
+            monotonic_ns,
+            lambda: self.loop.wake(),
+            lambda error: self.loop.failed_peer(error),
+            lambda address: None,
         )
         reporter = Reporter(Ledger(None), Watchers(), self.metrics, VerdictHook("", 1.0), Stamps())
         self.loop = Loop(
-            observer, lambda name: self.neighbours.admit(name, settings, ExchangeSettings()), reporter,
-            Notifier({}), monotonic_ns, ObserveSection(), self.neighbours,
+            observer,
+            lambda name: self.neighbours.admit(name, settings, ExchangeSettings()),
+            reporter,
+            Notifier({}),
+            monotonic_ns,
+            ObserveSection(),
+            self.neighbours,
         )
 
     @property

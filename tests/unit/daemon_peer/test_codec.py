@@ -113,7 +113,9 @@ def test_names_are_checked(node: str) -> None:
 
 
 def test_columns_of_different_length_are_no_marks() -> None:
-    marks = peer_pb2.Marks(node=["a", "b"], address=["", ""], incarnation=[1], version=[1], beat=[1], held=[1])
+    marks = peer_pb2.Marks(
+        node=["a", "b"], address=["", ""], incarnation=[1], version=[1], beat=[1], held=[1]
+    )
     with pytest.raises(ValueError, match="differ in length"):
         messagecodec.decode_request("Sync", peer_pb2.SyncRequest(marks=marks).SerializeToString())
 

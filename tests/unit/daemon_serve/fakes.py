@@ -123,31 +123,76 @@ class FakeClock:
 
 def rank_report(rank: int, status: ProcessStatus = ProcessStatus.RUNNING, **changes: Any) -> RankReport:
     """Rank in step 12 of a group of four, waiting in its seventh all_reduce."""
-    call = Call(group=0xA1, sequence=7, kind=CallKind.COLLECTIVE, state=CallState.PENDING,
-                fingerprint=Fingerprint("all_reduce", "float32", 64, "SUM"), shape="[64]", age_ns=S,
-                waiting=True, source=Source.PUBLIC)
-    group = GroupView(group=0xA1, name="default_pg", description="", backend="gloo",
-                      members=Members(((0, 1, 4),)), enqueued=7, retired=6, as_of_age_ns=S)
-    report = RankReport(rank=rank, pid=100 + rank, local_rank=rank, device="cpu", observed=True,
-                        process=ProcessView(status),
-                        coordinates=(Coordinate(12, 340, Phase.COLLECTIVE, "all_reduce", S, True),),
-                        heartbeat_age_ns=S // 2, silent_ns=2 * S, calls=(call,), groups=(group,))
+    call = Call(
+        group=0xA1,
+        sequence=7,
+        kind=CallKind.COLLECTIVE,
+        state=CallState.PENDING,
+        fingerprint=Fingerprint("all_reduce", "float32", 64, "SUM"),
+        shape="[64]",
+        age_ns=S,
+        waiting=True,
+        source=Source.PUBLIC,
+    )
+    group = GroupView(
+        group=0xA1,
+        name="default_pg",
+        description="",
+        backend="gloo",
+        members=Members(((0, 1, 4),)),
+        enqueued=7,
+        retired=6,
+        as_of_age_ns=S,
+    )
+    report = RankReport(
+        rank=rank,
+        pid=100 + rank,
+        local_rank=rank,
+        device="cpu",
+        observed=True,
+        process=ProcessView(status),
+        coordinates=(Coordinate(12, 340, Phase.COLLECTIVE, "all_reduce", S, True),),
+        heartbeat_age_ns=S // 2,
+        silent_ns=2 * S,
+        calls=(call,),
+        groups=(group,),
+    )
     return replace(report, **changes)
 
 
-def observation(job: str = "j", generation: int = 1, run: str = "r", ranks: int = 4,
-                status: ProcessStatus = ProcessStatus.RUNNING, **changes: Any) -> Observation:
+def observation(
+    job: str = "j",
+    generation: int = 1,
+    run: str = "r",
+    ranks: int = 4,
+    status: ProcessStatus = ProcessStatus.RUNNING,
+    **changes: Any,
+) -> Observation:
     reports = tuple(rank_report(rank, status) for rank in range(ranks))
-    report = NodeReport(job=job, generation=generation, node="n0", incarnation=1, version=1,
-                        world_size=ranks, ranks=reports)
+    report = NodeReport(
+        job=job, generation=generation, node="n0", incarnation=1, version=1, world_size=ranks, ranks=reports
+    )
     return replace(Observation(job, generation, run, report), **changes)
 
 
 def verdict(identity: str = "aa", state: State = State.CONFIRMED, job: str = "j", **changes: Any) -> Verdict:
     made = Verdict(
-        id=identity, job=job, generation=1, symptom=Symptom.HANG, status=Status.ATTRIBUTED, state=state,
-        cause=Cause.RANK_STALLED, scope=Scope.RANK, phase=Phase.FORWARD, operation="blocks.3",
-        summary="rank 2 is stuck", action=Action.RESTART_IN_PLACE, opened_ns=1000 * S,
+        id=identity,
+        job=job,
+        generation=1,
+        symptom=Symptom.HANG,
+        status=Status.ATTRIBUTED,
+        state=state,
+        cause=Cause.RANK_STALLED,
+        scope=Scope.RANK,
+        phase=Phase.FORWARD,
+        operation="blocks.3",
+        summary="rank 2 is stuck",
+        action=Action.RESTART_IN_PLACE,
+        opened_ns=1000 * S,
         implicated=(Implicated(2, "n0", 102, "cpu", "silent for 5 s"),),
-        confirmed_ns=1005 * S, detection_latency_ns=6 * S, onset_ns=999 * S)
+        confirmed_ns=1005 * S,
+        detection_latency_ns=6 * S,
+        onset_ns=999 * S,
+    )
     return replace(made, **changes)

@@ -46,15 +46,23 @@ def full() -> verdict.Verdict:
     note = DeathNote("EXCEPTION", "ValueError", "bad", "a.py:1 in f", "", S)
     return fakes.verdict(
         cleared=(Cleared(0, (2,), "waits for rank 2"), Cleared(1, (), "")),
-        peer_group=(0, 1, 2, 3), evidence=(EvidenceItem(None, "consensus", "x"), EvidenceItem(0, "y", "z")),
-        stacks=(RankStack(2, stack),), death_notes=(RankNote(3, note),))
+        peer_group=(0, 1, 2, 3),
+        evidence=(EvidenceItem(None, "consensus", "x"), EvidenceItem(0, "y", "z")),
+        stacks=(RankStack(2, stack),),
+        death_notes=(RankNote(3, note),),
+    )
 
 
 def test_json_has_names_numbers_and_every_key() -> None:
     fields = json.loads(codec.to_json(codec.encode_verdict(full(), STAMPS)))
     assert (fields["cause"], fields["state"], fields["phase"]) == ("RANK_STALLED", "CONFIRMED", "FORWARD")
-    assert fields["implicated"][0] == {"rank": 2, "node": "n0", "pid": "102", "device": "cpu",
-                                       "reason": "silent for 5 s"}
+    assert fields["implicated"][0] == {
+        "rank": 2,
+        "node": "n0",
+        "pid": "102",
+        "device": "cpu",
+        "reason": "silent for 5 s",
+    }
     assert [each["waits_for"] for each in fields["cleared"]] == [[2], []]
     assert "rank" not in fields["evidence"][0]
     assert fields["evidence"][1]["rank"] == 0
@@ -91,8 +99,12 @@ def test_phase_none_is_unset() -> None:
 
 def job() -> Job:
     core = fakes.FakeCore()
-    core.verdicts = (fakes.verdict("aa"), fakes.verdict("bb", State.SUPPRESSED),
-                     fakes.verdict("cc", State.RESOLVED), fakes.verdict("dd", State.OPEN))
+    core.verdicts = (
+        fakes.verdict("aa"),
+        fakes.verdict("bb", State.SUPPRESSED),
+        fakes.verdict("cc", State.RESOLVED),
+        fakes.verdict("dd", State.OPEN),
+    )
     seen = fakes.observation(disabled={1: "recorder"}, topology={0: {"coordinates": {"d": 1, "t": "x"}}})
     return Job(seen, core, 1000 * S)
 

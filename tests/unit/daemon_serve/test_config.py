@@ -33,12 +33,25 @@ def test_flags_beat_environment_beats_file_beats_default(tmp_path: Path) -> None
 
 
 def test_settings_carry_every_limit() -> None:
-    values = {"stall.checkpoint_s": 60.0, "stall.compile_s": 61.0, "stall.eval_s": 62.0,
-              "stall.init_s": 63.0, "stall.exit_s": 64.0, "stall.first_step_s": 65.0,
-              "stall.settle_s": 6.0, "stall.timeout_s": 5.0, "stall.heartbeat_s": 7.0}
+    values = {
+        "stall.checkpoint_s": 60.0,
+        "stall.compile_s": 61.0,
+        "stall.eval_s": 62.0,
+        "stall.init_s": 63.0,
+        "stall.exit_s": 64.0,
+        "stall.first_step_s": 65.0,
+        "stall.settle_s": 6.0,
+        "stall.timeout_s": 5.0,
+        "stall.heartbeat_s": 7.0,
+    }
     settings = configsource.load(flags=values).settings()
-    assert settings.phase_limits_s == {Phase.CHECKPOINT: 60.0, Phase.COMPILE: 61.0, Phase.EVAL: 62.0,
-                                       Phase.INIT: 63.0, Phase.EXITING: 64.0}
+    assert settings.phase_limits_s == {
+        Phase.CHECKPOINT: 60.0,
+        Phase.COMPILE: 61.0,
+        Phase.EVAL: 62.0,
+        Phase.INIT: 63.0,
+        Phase.EXITING: 64.0,
+    }
     assert settings.first_step_limit_s == 65.0
     assert (settings.settle_s, settings.stall_timeout_s, settings.heartbeat_limit_s) == (6.0, 5.0, 7.0)
 

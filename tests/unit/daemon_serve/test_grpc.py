@@ -44,10 +44,19 @@ class Site:
         self.watchers = Watchers(length=4)
         self.concluded: list[str] = []
         jobs = [Job(fakes.observation(name), fakes.FakeCore(), clock()) for name in ("j", "k")]
-        view = View(node="n0", version="0.1.0", started_ns=0, stamps=STAMPS, clock=clock,
-                    stall_timeout_s=lambda: 5.0, jobs=lambda: jobs,
-                    unobserved=lambda: [fakes.Unobserved(3, 77, "python -I")],
-                    warnings=lambda: ["degraded"], ledger=self.ledger, watchers=self.watchers)
+        view = View(
+            node="n0",
+            version="0.1.0",
+            started_ns=0,
+            stamps=STAMPS,
+            clock=clock,
+            stall_timeout_s=lambda: 5.0,
+            jobs=lambda: jobs,
+            unobserved=lambda: [fakes.Unobserved(3, 77, "python -I")],
+            warnings=lambda: ["degraded"],
+            ledger=self.ledger,
+            watchers=self.watchers,
+        )
         self.server = GrpcServer(QueryService(view), ControlService(self.conclude, self.ledger))
 
     async def conclude(self, run: str) -> None:

@@ -184,8 +184,10 @@ def test_config_error_is_raised_by_a_reload_of_a_broken_file(tmp_path: Path) -> 
 
 
 def test_the_agent_never_imports_torch_typer_or_rich() -> None:
-    program = ("import sys, scoutd.daemon.lifecycle as x; "
-               "print([m for m in ('torch', 'typer', 'rich', 'click') if m in sys.modules])")
+    program = (
+        "import sys, scoutd.daemon.lifecycle as x; "
+        "print([m for m in ('torch', 'typer', 'rich', 'click') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -25,8 +25,7 @@ GONE = ProcessStatus.GONE
 class Rig:
     """A loop with all its neighbours."""
 
-    def __init__(self, *observations: Observation,
-                 script: Sequence[tuple[type, list[Effect]]] = ()) -> None:
+    def __init__(self, *observations: Observation, script: Sequence[tuple[type, list[Effect]]] = ()) -> None:
         self.clock = FakeClock()
         self.observer = FakeObserver(*observations)
         self.cores: list[FakeCore] = []
@@ -194,8 +193,11 @@ def test_job_whose_files_vanished_is_dropped_like_one_that_is_gone() -> None:
 
 def test_conclude_decides_one_run_only() -> None:
     async def scenario() -> None:
-        rig = Rig(observation("a", run="x", status=GONE), observation("b", run="y", status=GONE),
-                  script=[(Conclude, [Report(verdict(job="a"))])])
+        rig = Rig(
+            observation("a", run="x", status=GONE),
+            observation("b", run="y", status=GONE),
+            script=[(Conclude, [Report(verdict(job="a"))])],
+        )
         await rig.loop.conclude("x")
         assert list(rig.loop.jobs) == ["b"]
         assert rig.observer.forgotten == [("a", 1)]

@@ -40,8 +40,13 @@ def test_lifecycle_datagrams(tmp_path: Path) -> None:
 
 def test_watchdog_is_fed_at_a_third_of_its_period(tmp_path: Path) -> None:
     with server(tmp_path / "n") as listener:
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "3000000",
-                             "WATCHDOG_PID": str(os.getpid())})
+        notifier = Notifier(
+            {
+                "NOTIFY_SOCKET": str(tmp_path / "n"),
+                "WATCHDOG_USEC": "3000000",
+                "WATCHDOG_PID": str(os.getpid()),
+            }
+        )
         for tenth in range(100, 125):
             notifier.feed(tenth * S // 10)
         assert received(listener) == ["WATCHDOG=1"] * 3
@@ -49,8 +54,9 @@ def test_watchdog_is_fed_at_a_third_of_its_period(tmp_path: Path) -> None:
 
 def test_watchdog_of_another_process_is_not_fed(tmp_path: Path) -> None:
     with server(tmp_path / "n") as listener:
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "3000000",
-                             "WATCHDOG_PID": "1"})
+        notifier = Notifier(
+            {"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}
+        )
         notifier.feed(100 * S)
         assert received(listener) == []
 
