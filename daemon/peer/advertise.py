@@ -36,7 +36,7 @@ def choose(advertise: str, interface: str) -> tuple[str, int]:
             return _host_alone(advertise)
     if interface:
         return _of_interface(interface), 0
-    return _way_out(), 0
+    return way_out(), 0
 
 
 def is_local(host: str) -> bool:
@@ -87,7 +87,7 @@ def _of_interface(name: str) -> str:
     raise ConfigError(f"peers.interface = {name!r} has no address that others could reach")
 
 
-def _way_out() -> str:
+def way_out() -> str:
     """The address that this host speaks from; loopback on a host without a network."""
     for outside, family in OUTSIDE:
         try:

@@ -76,11 +76,13 @@ class Listener:
 
     async def _open(self) -> None:
         host, told = self._told()
-        bind = host if advertise.is_local(host) else ("::" if ":" in host else "0.0.0.0")
         server = grpc.aio.server(options=OPTIONS, maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS)
         self._service.add_to(server)
-        port = _listen(server, bind, told or self._port, bool(told), self._credentials)
-        if not port:
+        for bind in _binds(host):
+            port = _listen(server, bind, told or self._port, bool(told), self._credentials)
+            if port:
+                break
+        else:
             self.warning = f"no other node can reach this agent: cannot listen on {join(bind, told)}"
             logger().warning("peers", reason=self.warning)
             return
@@ -120,6 +122,14 @@ def _listen(
         except RuntimeError:
             continue
     return 0
+
+
+def _binds(host: str) -> tuple[str, ...]:
+    """Addresses to listen on, the preferred first. An advertised address of another machine is translated on
+    the way: its port may be that of our own loopback port, which leaves every address but that one."""
+    if advertise.is_local(host):
+        return (host,)
+    return ("::" if ":" in host else "0.0.0.0", advertise.way_out())
 
 
 def _is_any(bind: str) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from scoutd.agent.messages import Probe
+from scoutd.daemon.peer import advertise
 from scoutd.daemon.peer.client import PeerClient
 from scoutd.daemon.peer.listener import Listener
 from scoutd.daemon.peer.server import PeerService
@@ -102,6 +105,25 @@ def test_an_address_that_does_not_lead_here_is_a_warning() -> None:
         assert "check peers.advertise" in listener.warning
 
     listening(("192.0.2.1", 0), work)
+
+
+def test_a_translated_port_that_is_our_own_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advertise, "way_out", lambda: "127.0.0.2")
+
+    async def body() -> None:
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        host = Host(member("b"))
+        service = PeerService(lambda job: host, lambda challenge: False, Traffic())
+        listener = Listener(service, lambda: ("192.0.2.1", port), None)
+        listener.want()
+        await asyncio.wait_for(until(lambda: listener.address), 10)
+        assert listener.address == f"192.0.2.1:{port}"
+        assert await ask(f"127.0.0.2:{port}") == REPLY
+        server.close()
+        await listener.close()
+
+    asyncio.run(body())
 
 
 def test_one_port_for_everything_is_told_under_an_address_that_others_have() -> None:
