@@ -123,5 +123,5 @@ def test_columns_of_different_length_are_no_marks() -> None:
 def test_reports_without_a_mark_each_are_no_blobs() -> None:
     marks = peer_pb2.Marks(node=["a"], address=["a:1"], incarnation=[1], version=[1], beat=[1], held=[1])
     blobs = peer_pb2.Blobs(mark=marks, data=[b"x", b"y"], age_ns=[1])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="longer"):
         messagecodec.decode_request("Push", peer_pb2.PushRequest(blobs=blobs).SerializeToString())
