@@ -8,6 +8,8 @@ BIN := .venv/bin
 STAMP := .venv/.synced
 PROTOS := $(wildcard proto/v1/*.proto)
 FAST := $(wildcard tests/unit tests/contract tests/property)
+REAL := tests/simulation tests/shim tests/e2e
+ALONE := tests/chaos
 
 # One thread per trainer: the tests run four of them on whatever the machine has.
 export OMP_NUM_THREADS ?= 1
@@ -33,8 +35,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest --quiet $(FAST)
 
+# Jobs mostly wait, for torch to load and for time-outs: two at a time. Hosts and agent losses run alone.
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 $(REAL)
+	$(BIN)/pytest $(ALONE)
 
 # Generated code is committed; tests/contract compares it with a fresh generation.
 proto: $(STAMP)
