@@ -175,8 +175,8 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
 def together(snapshot: Snapshot, limits: Mapping[int, int]) -> list[tuple[int, ...]]:
     """Roots with one limit that fell silent within ``TOGETHER_NS``: one verdict each.
 
-    ``limits``: by rank, in ns. A group is judged by its latest member. So what belongs together depends on the evidence alone, and not
-    on the moment at which an agent happens to look.
+    ``limits``: by rank, in ns. A group is judged by its latest member. So what belongs together depends on
+    the evidence alone, and not on the moment at which an agent happens to look.
     """
     groups: list[list[int]] = []
     limit, first = 0, 0
