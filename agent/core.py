@@ -11,9 +11,10 @@ lie further apart than ``max_gap_s``, the agent itself stood still: the gap is c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from scoutd.agent import splits
+from scoutd.agent.attention import STACK_SHARE, Attention
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.events import (
     CaptureStack,
@@ -39,7 +40,6 @@ from scoutd.agent.waitfor import build
 
 WATCH_SHARE = 0.25
 """Activity is sampled from this share of the stall timeout on: a window before the limit is reached."""
-STACK_SHARE = 0.5
 NATIVE_SHARE = 0.6
 JUDGE_AGAIN_NS = NS_PER_S
 FRESH_STACK_NS = 3 * NS_PER_S
@@ -65,6 +65,8 @@ class Core:
         self._ledger = Ledger(settings.history)
         self._reports: dict[str, tuple[NodeReport, int]] = {}
         self._local = ""
+        self._own: tuple[NodeReport, int] | None = None
+        self._published = False
         self._reach: Evidence | None = None
         self._job = ""
         self._generation = 0
@@ -80,6 +82,7 @@ class Core:
         self._judged_ns = 0
         self._moments: dict[str, Moment] = {}
         self.history = History()
+        self.attention = Attention()
         self.suspicious = False
         """True while some rank is past the first share of its timeout, or a death waits for judgement."""
 
@@ -129,7 +132,9 @@ class Core:
                 effects += [Report(v) for v in self._ledger.restart(report.generation, now_ns)]
             self._reset(report)
         self._local = report.node
-        self._reports[report.node] = (report, now_ns)
+        self._own = (report, now_ns)
+        if not self._published:
+            self._reports[report.node] = self._own
         return effects
 
     def _take_evidence(self, evidence: Evidence, now_ns: int) -> list[Effect]:
@@ -137,11 +142,12 @@ class Core:
 
         Where this node's own report is not in the map yet, the observed one stays.
         """
-        own = self._reports.get(self._local)
-        self._reports = {self._local: own} if own is not None else {}
+        self._reports = {self._local: self._own} if self._own is not None else {}
+        self._published = False
         for report, age_ns in evidence.reports:
             if report.job == self._job and report.generation == self._generation:
                 self._reports[report.node] = (report, now_ns - age_ns)
+                self._published |= report.node == self._local
         self._reach = evidence
         return []
 
@@ -152,12 +158,15 @@ class Core:
         self._patience.clear()
         self._round_began_ns = None
         self._reach = None
+        self._published = False
         self._sampled = ()
 
     def _tick(self, now_ns: int, final: bool) -> list[Effect]:
         self._note_pause(now_ns)
         if not self._reports:
             return []
+        if not final and not self._due(now_ns):
+            return self._glance(now_ns)
         moment = self._moment(now_ns)
         self.history.see(moment, self._mine)
         effects = self._watch(moment)
@@ -175,6 +184,29 @@ class Core:
         reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
         self._keep(reports, moment, judge, known, now_ns)
         return effects + asked + [Report(v) for v in reports]
+
+    def _due(self, now_ns: int) -> bool:
+        """This tick has to look at all nodes."""
+        complete = self._reach is None or not self._reach.stale
+        timeout = int(self._settings.stall_timeout_s * NS_PER_S)
+        if self._ledger.busy:
+            due = self.attention.rested(self._reports, complete, now_ns)
+        else:
+            due = self.attention.due(self._reports, self._mine, timeout, complete, now_ns)
+        if due:
+            self.attention.looked(complete, now_ns)
+        return due
+
+    def _glance(self, now_ns: int) -> list[Effect]:
+        """Only this node's own ranks are looked at: no look at all nodes could say anything new."""
+        own = self._reports.get(self._local)
+        moment = self._moment_of([own] if own is not None else [], now_ns)
+        self.history.see(moment, self._mine)
+        if not self._ledger.busy:
+            longest = self.attention.longest_ns(self._reports, now_ns)
+            watch = self._settings.stall_timeout_s * WATCH_SHARE * NS_PER_S
+            self.suspicious = longest >= watch and self.attention.lives(self._reports)
+        return self._watch(moment)
 
     def _keep(
         self, reports: list[Verdict], moment: Snapshot, judge: bool, known: tuple[Known, ...], now_ns: int
@@ -225,17 +257,19 @@ class Core:
         return [Report(v) for v in reports]
 
     def _moment(self, now_ns: int) -> Snapshot:
-        limit = int(self._settings.heartbeat_limit_s * NS_PER_S)
-        paused = tuple((now_ns - end, length) for end, length in self._pauses)
-        aged = [(report, now_ns - received) for report, received in self._reports.values()]
-        if self._reach is None:
-            moment = snapshot(aged, limit, paused)
-        else:
-            r = self._reach
-            moment = snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale)
+        moment = self._moment_of(self._reports.values(), now_ns)
         self._unchanged = self._last_moment is not None and moment.inherit(self._last_moment)
         self._last_moment = moment
         return moment
+
+    def _moment_of(self, reports: Iterable[tuple[NodeReport, int]], now_ns: int) -> Snapshot:
+        limit = int(self._settings.heartbeat_limit_s * NS_PER_S)
+        paused = tuple((now_ns - end, length) for end, length in self._pauses)
+        aged = [(report, now_ns - received) for report, received in reports]
+        if self._reach is None:
+            return snapshot(aged, limit, paused)
+        r = self._reach
+        return snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale)
 
     def _judged_already(self, now_ns: int) -> bool:
         """A fault is confirmed, and nothing new has been heard: it is judged once a second."""

@@ -238,7 +238,7 @@ class RankReport:
         return min(self.coordinates, key=lambda c: c.age_ns, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeReport:
     """One node's newest word on its ranks of one job; the unit that the evidence exchange merges by
     (incarnation, version). ``ended``: every rank of the job on this node is gone."""

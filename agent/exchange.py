@@ -35,7 +35,7 @@ from scoutd.agent.messages import (
     Sync,
     SyncReply,
 )
-from scoutd.agent.pace import LATE_FACTOR, Pace
+from scoutd.agent.pace import Pace
 from scoutd.agent.partners import Partners
 from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
@@ -75,6 +75,7 @@ class Exchange:
             self.replica.begin(self.random.getrandbits(FIRST_VERSION_BITS))
         self.round_trip = RoundTrip(s.k_sigma, _ns(s.least_timeout_s), _ns(s.most_timeout_s))
         self._alarmed_until_ns = 0
+        self._alarmed_since_ns = 0
         self._next_probe_ns = 0
         self._next_sync_ns = 0
         self._next_join_ns = 0
@@ -109,7 +110,7 @@ class Exchange:
         """An alarm is taken over with the time that it has left: agents cannot keep each other alarmed."""
         left = min(alarm_ns, _ns(self.settings.alarm_hold_s))
         if left and not self.alarmed(now_ns):
-            self._next_sync_ns = now_ns
+            self._next_sync_ns = self._alarmed_since_ns = now_ns
         self._alarmed_until_ns = max(self._alarmed_until_ns, now_ns + left)
 
     def stale(self, now_ns: int) -> frozenset[str]:
@@ -140,7 +141,8 @@ class Exchange:
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
             self._next_sync_ns = now_ns + self.pace.next_ns(self.replica.news, len(self.replica.entries))
             self.replica.beat(now_ns)
-            for node in self._partners.sample(self.settings.fanout, self.replica.entries, self.unreachable):
+            count = min(self.settings.fanout, self.pace.room)
+            for node in self._partners.sample(count, self.replica.entries, self.unreachable):
                 sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
@@ -196,7 +198,7 @@ class Exchange:
         if isinstance(sent.request, Relay):
             self._relay_ended(sent.request.node, sent.node, False, now_ns)
         elif not isinstance(sent.request, Probe):
-            return self._probe(sent.node, now_ns) if sent.node else []
+            return self._probe(sent.node, now_ns) if sent.node and not self.pace.strained else []
         if not sent.node or isinstance(sent.request, Relay):
             return []
         return self._suspect(sent.node, sent.address, now_ns)
@@ -256,13 +258,14 @@ class Exchange:
         return int(rounds * self.pace.slowest_ns(len(self.replica.entries)))
 
     def _probe_quiet(self, now_ns: int) -> list[Outgoing]:
-        """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few."""
-        limit = self._quiet_ns()
-        quiet = [
-            node
-            for node in self.peers
-            if now_ns - self.replica.entries[node].heard_ns > limit and node not in self._suspicions
-        ]
+        """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few.
+
+        Beats travel slowly while all is well: at first, silence means something in partners only.
+        """
+        since = now_ns - self._quiet_ns()
+        entries = self.replica.entries
+        watched = self.peers if self._alarmed_since_ns <= since else self._partners.among(entries)
+        quiet = [n for n in watched if entries[n].heard_ns < since and n not in self._suspicions]
         quiet.sort(key=lambda node: (node in self.unreachable, self.replica.entries[node].heard_ns, node))
         return [out for node in quiet[: self.settings.fanout] for out in self._probe(node, now_ns)]
 
@@ -275,13 +278,18 @@ class Exchange:
         if not target:
             return []
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
-        timeout = self.round_trip.timeout_ns
-        if not isinstance(request, Probe):
-            timeout = _ns(self.settings.most_timeout_s)
-        timeout += LATE_FACTOR * self.pace.late_ns
-        sent = Outgoing(node, target, request, timeout)
+        if isinstance(request, Sync):
+            self.pace.began()
+        sent = Outgoing(node, target, request, self._timeout_ns(request))
         self._sent_ns[id(sent)] = now_ns
         return [sent]
+
+    def _timeout_ns(self, request: Request) -> int:
+        if isinstance(request, Probe):
+            return self.round_trip.timeout_ns + self.pace.strain_ns
+        if isinstance(request, Relay):
+            return _ns(self.settings.most_timeout_s) + 2 * self.pace.strain_ns
+        return self.pace.timeout_ns
 
     def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
         started = self._sent_ns.pop(id(sent), None)
@@ -290,10 +298,14 @@ class Exchange:
             self._in_flight[sent.node] = left
         else:
             self._in_flight.pop(sent.node, None)
-        if started is not None and measure:
+        if started is None:
+            return
+        if measure:
             self.round_trip.add(now_ns - started)
-        elif started is not None and answered and isinstance(sent.request, Sync):
+        elif isinstance(sent.request, Sync) and answered:
             self.pace.took(now_ns - started)
+        elif isinstance(sent.request, Sync):
+            self.pace.lost()
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""
@@ -321,10 +333,11 @@ class Exchange:
             self._lose(node, suspicion.since_ns, now_ns)
 
     def _lose(self, node: str, since_ns: int, now_ns: int) -> None:
-        """The node is out of reach, unless its beat was heard lately: then messages are lost, not it."""
+        """The node is out of reach, unless its beat was heard lately: then messages are lost, not it; or this
+        agent is too late for every answer."""
         heard = self.replica.entries[node].heard_ns
         beats = self.alarmed(now_ns) and now_ns - heard <= self._quiet_ns()
-        if not beats and heard <= since_ns:
+        if not beats and heard <= since_ns and not self.pace.drowning:
             self.unreachable[node] = since_ns
 
 

@@ -75,6 +75,11 @@ class Ledger:
         return tuple(self._verdicts.values())
 
     @property
+    def busy(self) -> bool:
+        """Some event goes on: the next look may change or close its verdict."""
+        return bool(self._episodes)
+
+    @property
     def confirmed(self) -> tuple[Verdict, ...]:
         """Faults that are not resolved."""
         return tuple(

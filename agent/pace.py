@@ -4,24 +4,29 @@ Three things decide. *News* (a version that was not known or not held): while th
 each other every ``sync_interval_s``, so that news reach everybody in O(log N) of these. *Size*: a round says
 one mark per node, so rounds without news, which only carry beats, become rarer with the cluster, from
 ``FREE_NODES`` nodes on; their cost per second then stays what it is for that many. *Strain*: a peer that
-takes long to answer, or an agent whose own rounds come late, is drowning, and more requests would drown it:
-the pause is at least the usual answering time, so that machines that are too small for their number of agents
-are slow and no more. Only answers are measured: a network that loses messages slows nobody down.
+takes long to answer, or an agent whose own rounds come late, is drowning, and more requests would drown it.
+So the pause is at least the usual answering time, few synchronisations wait at once, and what waits is
+given time: each loss doubles the time-out until something is answered (Karn's rule), because a request that
+is given up is work for nothing. Machines that are too small for their agents are then slow, no more.
 """
 
 from __future__ import annotations
 
+from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
 FREE_NODES = 64
 MOST_STRETCH = 8
 """Bounds the pause without news, and with it the time until a silent node is missed."""
 
+WAITING_FACTOR = 2
+"""Synchronisations under way, by fan-out: the last round's, and this one's."""
+
 LATE_FACTOR = 4
 """A request passes four queues: ours and theirs, there and back; where ours is late, all may be."""
 
-TRIP_WEIGHT = 0.125
 LATE_DECAY = 0.75
+MOST_TIMEOUT_NS = 20 * NS_PER_S
 
 
 class Pace:
@@ -30,26 +35,71 @@ class Pace:
     def __init__(self, settings: ExchangeSettings) -> None:
         self.late_ns = 0
         self._interval_ns = int(settings.sync_interval_s * NS_PER_S)
-        self._trip_ns = 0.0
+        self._least_ns = int(settings.least_timeout_s * NS_PER_S)
+        self._most_waiting = WAITING_FACTOR * settings.fanout
+        self._trip = RoundTrip(settings.k_sigma, self._least_ns, MOST_TIMEOUT_NS)
+        self._floor_ns = int(settings.most_timeout_s * NS_PER_S)
+        self._waiting = 0
         self._news = 0
 
+    @property
+    def room(self) -> int:
+        """How many synchronisations may be begun now."""
+        return max(0, self._most_waiting - self._waiting)
+
+    @property
+    def timeout_ns(self) -> int:
+        """How long to wait for the answer to one."""
+        known = self._trip.timeout_ns if self._trip.mean_ns is not None else 0
+        return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
+
+    def began(self) -> None:
+        """A synchronisation is under way."""
+        self._waiting += 1
+
     def took(self, trip_ns: int) -> None:
-        """A synchronisation was answered after this time."""
-        self._trip_ns += TRIP_WEIGHT * (trip_ns - self._trip_ns)
+        """It was answered after this time."""
+        self._waiting -= 1
+        self._floor_ns = 0
+        self._trip.add(trip_ns)
+
+    def lost(self) -> None:
+        """It was not."""
+        self._waiting -= 1
+        self._floor_ns = min(MOST_TIMEOUT_NS, 2 * max(self._floor_ns, self._least_ns))
 
     def late(self, late_ns: int) -> None:
         """The driver came so much later than it had wanted to."""
         self.late_ns = max(late_ns, int(self.late_ns * LATE_DECAY))
 
+    @property
+    def strain_ns(self) -> int:
+        """How much longer than usual an answer may take before its absence means anything."""
+        return max(LATE_FACTOR * self.late_ns, self._trip_ns)
+
+    @property
+    def drowning(self) -> bool:
+        """This agent is so late that it must not say who is out of reach: it may be the one."""
+        return self.late_ns > self._least_ns
+
+    @property
+    def strained(self) -> bool:
+        """Answers take so long that missing ones say nothing of a peer."""
+        return self.strain_ns > self._least_ns
+
     def next_ns(self, news: int, nodes: int) -> int:
         """The pause before the next round. ``news`` counts what was learned so far."""
         fresh, self._news = news != self._news, news
-        return self._strained(self._interval_ns) if fresh else self.slowest_ns(nodes)
+        return self._borne(self._interval_ns) if fresh else self.slowest_ns(nodes)
 
     def slowest_ns(self, nodes: int) -> int:
         """The pause without news."""
         stretch = min(MOST_STRETCH, max(1.0, nodes / FREE_NODES))
-        return self._strained(int(stretch * self._interval_ns))
+        return self._borne(int(stretch * self._interval_ns))
 
-    def _strained(self, pause_ns: int) -> int:
-        return max(pause_ns, int(max(self._trip_ns, self.late_ns)))
+    @property
+    def _trip_ns(self) -> int:
+        return int(self._trip.mean_ns or 0)
+
+    def _borne(self, pause_ns: int) -> int:
+        return max(pause_ns, self._trip_ns, self.late_ns)

@@ -42,6 +42,7 @@ class Party:
         self._sharing = False
         self._observed_ns = 0
         self._decoded: dict[str, tuple[tuple[int, int], NodeReport | None]] = {}
+        self._told: tuple[int, int, frozenset[str]] = (-1, 0, frozenset())
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -73,6 +74,7 @@ class Party:
         self.exchange = exchange
         self._published = None
         self._sharing = False
+        self._told = (-1, 0, frozenset())
         self._decoded.clear()
 
     def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
@@ -97,13 +99,16 @@ class Party:
             return effects, self.exchange.tick(now_ns)
         if self.exchange.peers and self.exchange.alarmed(now_ns):
             self._sharing = True
-            effects += self.core.step(self._evidence(now_ns), now_ns)
+            if self._worth_telling(now_ns):
+                effects += self.core.step(self._evidence(now_ns), now_ns)
         elif self._sharing:
             # What peers said then is no evidence now: their ranks move on unreported, and so do mine.
             self._sharing = False
             self.exchange.replica.retract(now_ns)
             self._published = None
+            self._told = (-1, 0, frozenset())
             effects += self.core.step(Evidence((), frozenset(), True), now_ns)
+        self.core.attention.late_ns = self.exchange.pace.late_ns
         effects += self.core.step(Tick(), now_ns)
         return effects, self.exchange.tick(now_ns)
 
@@ -125,6 +130,17 @@ class Party:
 
     def on_failure(self, sent: Outgoing, now_ns: int) -> list[Outgoing]:
         return self.exchange.on_failure(sent, now_ns)
+
+    def _worth_telling(self, now_ns: int) -> bool:
+        """The map has changed, or so much time has passed that somebody may have fallen silent in it."""
+        exchange = self.exchange
+        news, at_ns, unreachable = self._told
+        patience = exchange.pace.slowest_ns(len(exchange.replica.entries)) // 2
+        away = frozenset(exchange.unreachable)
+        if news == exchange.replica.news and unreachable == away and now_ns - at_ns < patience:
+            return False
+        self._told = (exchange.replica.news, now_ns, away)
+        return True
 
     def _evidence(self, now_ns: int) -> Evidence:
         reports = []

@@ -1,7 +1,8 @@
 """A node's report ↔ ``scoutd.v1.NodeEvidence``: what an agent publishes and what it reads of others.
 
 Lossless for every report that this build makes, but for texts beyond ``tables.MAX_TEXT``. Reading trusts
-nothing: whatever the bytes are, the result is a report or a ValueError.
+nothing: whatever the bytes are, the result is a report or a ValueError. Equal bytes are read once, as long as
+somebody keeps the report.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from google.protobuf.message import DecodeError
 
@@ -54,6 +56,7 @@ STATES_READ: Final = {wire: state for state, wire in STATES.items()}
 PHASES: Final[dict[Phase, Any]] = {
     phase: dict(verdict_pb2.Phase.items()).get(phase.value, 0) for phase in Phase
 }
+_KEPT: Final[WeakValueDictionary[bytes, NodeReport]] = WeakValueDictionary()
 PHASES_READ: Final = {wire: phase for phase, wire in PHASES.items()}
 
 
@@ -81,6 +84,13 @@ def decode_report(data: bytes) -> NodeReport:
     """
     if len(data) > MAX_REPORT_BYTES:
         raise ValueError(f"a report of {len(data)} bytes")
+    report = _KEPT.get(data)
+    if report is None:
+        report = _KEPT[data] = _decode(data)
+    return report
+
+
+def _decode(data: bytes) -> NodeReport:
     try:
         message = pb.NodeEvidence.FromString(data)
     except DecodeError as error:

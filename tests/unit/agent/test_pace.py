@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scoutd.agent.pace import MOST_STRETCH, Pace
+from scoutd.agent.pace import MOST_STRETCH, MOST_TIMEOUT_NS, Pace
 from scoutd.agent.settings import ExchangeSettings
 
 MS = 1_000_000
@@ -30,17 +30,55 @@ def test_without_news_the_pause_grows_with_the_marks_that_a_round_costs(nodes: i
 def test_answers_that_take_long_slow_the_rounds_down_and_quick_ones_do_not() -> None:
     one = pace()
     for _ in range(50):
-        one.took(20 * MS)
+        answered(one, 20)
     assert one.next_ns(1, 4) == INTERVAL
+    assert not one.strained
     for _ in range(50):
-        one.took(900 * MS)
+        answered(one, 900)
     assert one.next_ns(2, 4) == pytest.approx(900 * MS, rel=0.02)
+    assert one.strained
 
 
 def test_an_agent_that_comes_late_slows_down_and_recovers() -> None:
     one = pace()
     one.late(2000 * MS)
     assert one.next_ns(1, 4) == 2000 * MS
+    assert one.strained
     for _ in range(30):
         one.late(0)
     assert one.next_ns(2, 4) == INTERVAL
+    assert not one.strained
+
+
+def test_only_so_many_wait_at_once() -> None:
+    one = pace()
+    assert one.room == 4
+    for _ in range(4):
+        one.began()
+    assert one.room == 0
+    one.took(MS)
+    one.lost()
+    assert one.room == 2
+
+
+def test_the_time_out_follows_the_answers_and_doubles_with_every_loss_until_the_next() -> None:
+    one = pace()
+    assert one.timeout_ns == 2000 * MS
+    for _ in range(50):
+        answered(one, 5)
+    quick = one.timeout_ns
+    assert quick == 300 * MS
+    seen = []
+    for _ in range(10):
+        one.began()
+        one.lost()
+        seen.append(one.timeout_ns)
+    assert seen[:3] == [2 * quick, 4 * quick, 8 * quick]
+    assert seen[-1] == MOST_TIMEOUT_NS
+    answered(one, 5)
+    assert one.timeout_ns == quick
+
+
+def answered(one: Pace, ms: int) -> None:
+    one.began()
+    one.took(ms * MS)

@@ -1,0 +1,119 @@
+"""When a look at all nodes is worth its cost, and when a glance at this node's own ranks is enough.
+
+A look judges every rank of the job: some ten microseconds each, ten times a second, on every node. Most looks
+cannot say anything new, and that is known beforehand from one line per report, made once when it came: the
+longest silence in it, and whether there is anything that is judged without silence.
+
+- Before the share of the stall timeout from which on stacks are asked for, nothing is decided.
+- Until the timeout, a look only finds out whose stack is wanted, of our own ranks: none is, where the host of
+  each is known to wait.
+- Otherwise looks follow each other so slowly that they cost a bounded part of a core, more slowly while
+  evidence is missing, and where the agent is late already. The first look at evidence that has become
+  complete is never put off.
+
+Where something is judged without silence (a death, splits), or a verdict is open, only the last rule saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scoutd.agent.evidence import NodeReport, ProcessStatus, RankReport
+from scoutd.agent.waitfor import host_waits
+
+STACK_SHARE: Final = 0.5
+"""Stacks of suspects are asked for from this share of the stall timeout on."""
+
+PAUSE_NS_PER_RANK: Final = 50_000
+"""Five times what a look costs: a fifth of a core at most. 200 ms for 4,000 ranks, 5 s for 100,000."""
+
+INCOMPLETE_NS_PER_RANK: Final = 1_000_000
+INCOMPLETE_MOST_NS: Final = 500_000_000
+"""While evidence is missing, looks only make sure that the missing is not waited for without end (a round
+lasts a second): half a second for 500 ranks and more."""
+
+LATE_NS: Final = 250_000_000
+LATE_NS_PER_RANK: Final = 10_000_000
+LATE_MOST_NS: Final = 5_000_000_000
+"""An agent that comes so much late has no time for looks: five seconds for 500 ranks and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One report: the longest silence of a rank in it, whether some process lives, and whether there is
+    anything that is judged without silence: somebody died or said why it would, or told its splits."""
+
+    report: NodeReport
+    longest_ns: int
+    lives: bool
+    urgent: bool
+
+
+Reports = Mapping[str, tuple[NodeReport, int]]
+"""By node: its report, and when it was true."""
+
+
+class Attention:
+    """``late_ns``: how late this agent's own rounds come of late."""
+
+    def __init__(self) -> None:
+        self.late_ns = 0
+        self._lines: dict[str, _Line] = {}
+        self._looked_ns: int | None = None
+        self._complete = False
+
+    def longest_ns(self, reports: Reports, now_ns: int) -> int:
+        """The longest silence of any rank, the agent's own pauses included."""
+        return max((line.longest_ns + now_ns - reports[n][1] for n, line in self._read(reports)), default=0)
+
+    def lives(self, reports: Reports) -> bool:
+        """Some process of the job is not gone."""
+        return any(line.lives for _, line in self._read(reports))
+
+    def due(
+        self, reports: Reports, mine: Iterable[RankReport], timeout_ns: int, complete: bool, now_ns: int
+    ) -> bool:
+        """All nodes have to be looked at now. ``complete``: every node's newest report is here."""
+        urgent = any(line.urgent for _, line in self._read(reports))
+        longest = self.longest_ns(reports, now_ns)
+        if not urgent and longest < timeout_ns * STACK_SHARE:
+            return False
+        if not urgent and longest < timeout_ns and all(host_waits(rank) for rank in mine):
+            return False
+        return self.rested(reports, complete, now_ns)
+
+    def rested(self, reports: Reports, complete: bool, now_ns: int) -> bool:
+        """The last look is long enough ago, or was at less than there is now."""
+        if self._looked_ns is None or (complete and not self._complete):
+            return True
+        ranks = sum(len(report.ranks) for report, _ in reports.values())
+        if len(reports) < 2:
+            return True
+        pause = PAUSE_NS_PER_RANK * ranks
+        if not complete:
+            pause = max(pause, min(INCOMPLETE_NS_PER_RANK * ranks, INCOMPLETE_MOST_NS))
+        late = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS) if self.late_ns >= LATE_NS else 0
+        return now_ns - self._looked_ns >= max(pause, late)
+
+    def looked(self, complete: bool, now_ns: int) -> None:
+        """A look was taken."""
+        self._looked_ns, self._complete = now_ns, complete
+
+    def _read(self, reports: Reports) -> Iterable[tuple[str, _Line]]:
+        lines = self._lines
+        if len(lines) > len(reports):
+            self._lines = lines = {node: line for node, line in lines.items() if node in reports}
+        for node, (report, _) in reports.items():
+            line = lines.get(node)
+            if line is None or line.report is not report:
+                lines[node] = _line(report)
+        return lines.items()
+
+
+def _line(report: NodeReport) -> _Line:
+    gone = [rank.process.status is ProcessStatus.GONE for rank in report.ranks]
+    longest = max((rank.silent_ns for rank in report.ranks if rank.observed), default=0)
+    urgent = any(gone) or any(rank.notes or any(c.sends for c in rank.calls) for rank in report.ranks)
+    return _Line(report, longest, not all(gone), urgent)
