@@ -159,6 +159,8 @@ class Ledger:
                 return []
             finding = replace(finding, implicated=tuple(i for i in finding.implicated if i.rank in fresh))
             ranks = fresh
+        if finding.cause is Cause.NODE_UNREACHABLE and not finding.implicated and self._blamed():
+            return []  # whom this side has lost sight of since explains nothing
         known = self._episode_of(finding, ranks)
         identity = known or verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
         self._episodes[identity] = _Episode(ranks, finding.cause)

@@ -27,7 +27,7 @@ import pytest
 
 from scoutd.daemon.cli.client import Client, NoAgent
 from scoutd.daemon.codec import to_json
-from tests.e2e.harness import SCOUTD, Running, Site, Verdict, forked, until
+from tests.e2e.harness import SCOUTD, Running, Site, Verdict, forked, named, until
 
 STORE_PORT = 29400
 
@@ -135,7 +135,9 @@ class Host(Site):
         return super().start("nsenter", inside, "--", *command, **environment)
 
     def start_agent(self, *options: str, node: str = "") -> None:
-        """This node's agent runs and answers."""
+        """This node's agent runs, the one that ran before if it still does."""
+        if self.agent is not None and self.agent.process.poll() is None:
+            return
         ports = ("--port", "7641", "--http-port", "9641", "--state-dir", str(self.folder / "state"))
         name = ("--node", node or self.node, "--stall-timeout", "5")
         self.agent = self.start(SCOUTD, "agent", *ports, *name, *options)
@@ -268,24 +270,33 @@ class Company:
         ]
 
     def agreed(self, hosts: Iterable[int] = (), cause: str = "", deadline_s: float = 60.0) -> Verdict:
-        """The one verdict that stands confirmed on these hosts (default: all), the same on each.
-
-        ``cause``: wait for this one, whatever stood before.
-        """
+        """The one verdict that stands confirmed on these hosts (default: all), the same on each, as soon as
+        it does; ``cause``: wait for this one. A busy machine may make an agent lose sight of others for a
+        moment and say so; what nobody may do for a moment is to name somebody: see ``named_by_anybody``."""
         chosen = list(hosts) or list(range(len(self.hosts)))
 
-        def there() -> bool:
-            return all(any(cause in ("", v["cause"]) for v in each) for each in self.confirmed(chosen))
+        def said() -> list[Verdict]:
+            found = self.confirmed(chosen)
+            if not all(len(each) == 1 and cause in ("", each[0]["cause"]) for each in found):
+                return []
+            first = substance(found[0][0])
+            return found[0] if all(substance(each[0]) == first for each in found) else []
 
         try:
-            until(there, f"a verdict {cause} on hosts {chosen}", deadline_s)
+            return until(said, f"one verdict {cause} on hosts {chosen}", deadline_s)[0]
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.told()}") from None
-        found = self.confirmed(chosen)
-        said = [[substance(v) for v in each] for each in found]
-        assert len(said[0]) == 1, "\n".join(map(str, said))
-        assert all(each == said[0] for each in said), "\n".join(map(str, said))
-        return found[0][0]
+            contents = [str(substance(v)) for each in self.confirmed(chosen) for v in each]
+            raise AssertionError("\n".join([str(error), *contents, self.told()])) from None
+
+    def named_by_anybody(self) -> set[int]:
+        """Every rank that any agent has ever named in this job, in whatever state the verdict is now."""
+        return {
+            rank
+            for host in self.hosts
+            for verdict in host.verdicts()
+            if verdict["id"] not in self._known
+            for rank in named(verdict)
+        }
 
     def told(self) -> str:
         """What every agent has said, for people who look at a failure."""

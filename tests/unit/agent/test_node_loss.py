@@ -102,3 +102,21 @@ def test_a_minority_whose_rank_waits_says_so() -> None:
     (verdict,) = judged(job, {"a": (0,)}, {"b", "c", "d"})
     assert (verdict.cause, verdict.status) == (Cause.NODE_UNREACHABLE, Status.INCONCLUSIVE)
     assert not verdict.implicated
+
+
+def test_losing_sight_of_the_others_adds_nothing_to_a_stall_that_is_explained() -> None:
+    job = job_that_waits(*(r for r in range(8) if r != 1))
+    job.hangs(1)
+    core = Core(job.settings)
+    reports = [(node(n, job, *ranks), 0) for n, ranks in (("a", (0, 1)), ("b", (2, 3)), ("c", (4, 5, 6, 7)))]
+    found: list[Verdict] = []
+    for k in range(24):
+        now = ns(100 + 0.25 * k)
+        core.step(Observed(reports[0][0]), now)
+        alone = k > 10
+        away = frozenset({"b", "c"}) if alone else frozenset()
+        core.step(Evidence(tuple(reports), away, not alone), now)
+        found += [v for v in verdicts(core.step(Tick(), now)) if v.state is not State.OPEN]
+    assert [(v.cause, v.state, implicated(v)) for v in found] == [
+        (Cause.RANK_STALLED, State.CONFIRMED, [1]),
+    ]
