@@ -12,12 +12,14 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from typing import Final
 
 from scoutd.daemon.__main__ import main
 
 PR_SET_PDEATHSIG: Final = 1
+DYING_S: Final = 0.25
 
 
 def tethered(parent: int, folder: str, arguments: Sequence[str]) -> int:
@@ -26,8 +28,18 @@ def tethered(parent: int, folder: str, arguments: Sequence[str]) -> int:
     try:
         return main(arguments) if os.getppid() == parent else 0
     finally:
-        if os.getppid() != parent:
+        if _orphaned(parent):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _orphaned(parent: int) -> bool:
+    """The supervisor is dead. The kernel tells its death a moment before it gives us a new parent."""
+    deadline = time.monotonic() + DYING_S
+    while os.getppid() == parent:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 if __name__ == "__main__":
