@@ -1,6 +1,6 @@
 """``python -m scoutd.daemon.cli.tether PARENT FOLDER …``: the agent, tied to the ``scoutd run`` above it.
 
-A supervisor that is killed cannot stop its agent, so the kernel does it: SIGTERM when the parent dies
+A supervisor that is killed cannot stop its agent, so the kernel does it: a signal when the parent dies
 (PR_SET_PDEATHSIG). It is set here, in the agent's own process, because code between fork and exec would run
 under the locks of gRPC's threads. Such an agent also removes the folder that its supervisor made for it.
 """
@@ -12,34 +12,40 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Sequence
+from types import FrameType
 from typing import Final
 
 from scoutd.daemon.__main__ import main
 
 PR_SET_PDEATHSIG: Final = 1
-DYING_S: Final = 0.25
+
+
+class Tether:
+    """``cut`` once the supervisor is dead. The kernel tells it with SIGUSR1, once for each of its threads,
+    so the first one becomes the SIGTERM that ends the agent and the others mean nothing."""
+
+    def __init__(self, parent: int) -> None:
+        self.cut = False
+        signal.signal(signal.SIGUSR1, self._tell)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
+        if os.getppid() != parent:
+            self.cut = True
+
+    def _tell(self, _number: int, _frame: FrameType | None) -> None:
+        if not self.cut:
+            self.cut = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def tethered(parent: int, folder: str, arguments: Sequence[str]) -> int:
     """The agent has run; nothing of it is left if ``parent`` died first."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    tether = Tether(parent)
     try:
-        return main(arguments) if os.getppid() == parent else 0
+        return 0 if tether.cut else main(arguments)
     finally:
-        if _orphaned(parent):
+        if tether.cut:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _orphaned(parent: int) -> bool:
-    """The supervisor is dead. The kernel tells its death a moment before it gives us a new parent."""
-    deadline = time.monotonic() + DYING_S
-    while os.getppid() == parent:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 if __name__ == "__main__":
