@@ -68,6 +68,7 @@ class Core:
         self._own: tuple[NodeReport, int] | None = None
         self._published = False
         self._reach: Evidence | None = None
+        self._reached_ns = 0
         self._job = ""
         self._generation = 0
         self._last_tick_ns: int | None = None
@@ -148,7 +149,7 @@ class Core:
             if report.job == self._job and report.generation == self._generation:
                 self._reports[report.node] = (report, now_ns - age_ns)
                 self._published |= report.node == self._local
-        self._reach = evidence
+        self._reach, self._reached_ns = evidence, now_ns
         return []
 
     def _reset(self, report: NodeReport) -> None:
@@ -225,6 +226,7 @@ class Core:
                     judge,
                     self._settings,
                     known,
+                    moment.quiet,
                 )
         for identity in list(self._moments)[: max(0, len(self._moments) - KEPT_MOMENTS)]:
             del self._moments[identity]
@@ -269,7 +271,9 @@ class Core:
         if self._reach is None:
             return snapshot(aged, limit, paused)
         r = self._reach
-        return snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale)
+        since = now_ns - self._reached_ns
+        quiet = {node: quiet_ns + since for node, quiet_ns in r.quiet_ns.items()}
+        return snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale, quiet)
 
     def _judged_already(self, now_ns: int) -> bool:
         """A fault is confirmed, and nothing new has been heard: it is judged once a second."""

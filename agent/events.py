@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.verdict import Verdict
@@ -21,13 +22,15 @@ class Evidence:
     included, so that all agents judge the same words. ``unreachable``: nodes that nobody reaches.
     ``stale``: nodes in reach whose newest report is not here, or of which nothing was heard lately.
     ``majority``: more than half of all known nodes are neither. ``oldest_ns``: every node in reach, the
-    stale ones apart, has been heard of within this time."""
+    stale ones apart, has been heard of within this time. ``quiet_ns``: how long ago a node was heard of; one
+    that is not in it is heard of now."""
 
     reports: tuple[tuple[NodeReport, int], ...]
     unreachable: frozenset[str]
     majority: bool
     stale: frozenset[str] = frozenset()
     oldest_ns: int = 0
+    quiet_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ that were open. The rules are functions of that alone: the same moment gives the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.lifecycle import Known, Ledger
@@ -18,7 +19,8 @@ from scoutd.agent.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """``reports`` with their ages in ns; ``known``: what the ledger held before the decision."""
+    """``reports`` with their ages in ns; ``known``: what the ledger held before the decision.
+    ``quiet``: how long ago a node was heard of, in ns."""
 
     job: str
     generation: int
@@ -30,12 +32,14 @@ class Moment:
     judge_deaths: bool
     settings: Settings
     known: tuple[Known, ...] = ()
+    quiet: Mapping[str, int] = field(default_factory=dict)
 
 
 def judge_again(moment: Moment, now_ns: int) -> tuple[Verdict, ...]:
     """The verdicts that this moment gives, those that it opens or changes."""
     limit = int(moment.settings.heartbeat_limit_s * NS_PER_S)
-    seen = snapshot(moment.reports, limit, moment.paused, moment.unreachable, moment.majority, moment.stale)
+    reach = (moment.unreachable, moment.majority, moment.stale, moment.quiet)
+    seen = snapshot(moment.reports, limit, moment.paused, *reach)
     diagnosis = localize(seen, moment.settings, moment.judge_deaths)
     ledger = Ledger(moment.settings.history)
     ledger.resume(moment.known, now_ns)

@@ -144,7 +144,9 @@ class Party:
 
     def _evidence(self, now_ns: int) -> Evidence:
         reports = []
-        for node, (data, version, reported_ns) in self.exchange.replica.reports().items():
+        replica = self.exchange.replica
+        quiet = {n: now_ns - e.heard_ns for n, e in replica.entries.items() if n != replica.me}
+        for node, (data, version, reported_ns) in replica.reports().items():
             report = self._decode_once(node, data, version)
             if report is not None:
                 reports.append((report, now_ns - reported_ns))
@@ -156,6 +158,7 @@ class Party:
             exchange.majority(stale),
             stale,
             exchange.oldest_ns(now_ns, stale),
+            quiet,
         )
 
     def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:

@@ -48,7 +48,8 @@ class Snapshot:
     which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
     that much. Rules that compare ages of several ranks ask the snapshot, never the report. ``stale``: nodes
     whose newest report is not here: what their ranks have not done by now, or whether they still stand
-    where they stood, is unknown. ``unplaced``: ranks that no report mentions and that must be on unreachable
+    where they stood, is unknown. ``quiet``: how long ago a node was last
+    heard of, in ns: its ranks' silence is proven until then. ``unplaced``: ranks that no report mentions and that must be on unreachable
     nodes without a report; ``nodes`` has the name of the only such node, or "a or b".
     """
 
@@ -61,6 +62,7 @@ class Snapshot:
     majority: bool = True
     stale: frozenset[str] = frozenset()
     ages: Mapping[int, int] = field(default_factory=dict)
+    quiet: Mapping[str, int] = field(default_factory=dict)
     unplaced: frozenset[int] = frozenset()
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
@@ -96,14 +98,20 @@ class Snapshot:
 
     def silence_ns(self, rank: int) -> int:
         """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
-        long it had shown none when it died."""
+        long it had shown none when it died; of a node that was heard of a while ago, how long it had shown
+        none then. A rank is not silent because nobody hears of it."""
         report = self.ranks[rank]
         gone = report.process.gone_age_ns
-        silent = report.silent_ns + (self.ages.get(rank, 0) if gone is None else -gone)
+        silent = report.silent_ns + (self._proven_ns(rank) if gone is None else -gone)
         if not self.paused:
             return silent if silent > 0 else 0
         stood_still = sum(max(0, min(silent, end + length) - end) for end, length in self.paused)
         return max(0, silent - stood_still)
+
+    def _proven_ns(self, rank: int) -> int:
+        """How long the report has been known to hold: beats of its node say that nothing has changed."""
+        age = self.ages.get(rank, 0)
+        return max(0, age - self.quiet.get(self.nodes[rank], 0)) if self.quiet else age
 
     def gone_age_ns(self, rank: int) -> int:
         """How long the process has been gone; 0 where it lives or nobody saw it go."""
@@ -195,6 +203,7 @@ def snapshot(
     unreachable: frozenset[str] = frozenset(),
     majority: bool = True,
     stale: frozenset[str] = frozenset(),
+    quiet: Mapping[str, int] | None = None,
 ) -> Snapshot:
     """Joins node reports, each with its own age in ns, into one moment.
 
@@ -222,7 +231,7 @@ def snapshot(
         ranks.update((rank, _unheard_of(rank)) for rank in sorted(unplaced))
         nodes.update(dict.fromkeys(unplaced, " or ".join(sorted(unreachable - heard))))
     return Snapshot(
-        world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages, unplaced
+        world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages, quiet or {}, unplaced
     )
 
 

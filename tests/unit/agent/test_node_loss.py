@@ -120,3 +120,18 @@ def test_losing_sight_of_the_others_adds_nothing_to_a_stall_that_is_explained() 
     assert [(v.cause, v.state, implicated(v)) for v in found] == [
         (Cause.RANK_STALLED, State.CONFIRMED, [1]),
     ]
+
+
+def test_ranks_that_moved_when_they_were_last_heard_of_are_not_named() -> None:
+    """The network broke in two while everybody trained, and nobody has noticed it yet."""
+    job = job_that_waits(4, 5, 6, 7)
+    core = Core(job.settings)
+    mine = node("b", job, 4, 5, 6, 7)
+    moving = node("a", job, 0, 1, 2, 3)
+    found: list[Verdict] = []
+    for k in range(40):
+        now = ns(100 + 0.25 * k)
+        core.step(Observed(mine), now)
+        core.step(Evidence(((mine, 0), (moving, ns(5.9))), frozenset(), True, quiet_ns={"a": ns(5.8)}), now)
+        found += verdicts(core.step(Tick(), now))
+    assert not [v for v in found if v.state is State.CONFIRMED and v.implicated]

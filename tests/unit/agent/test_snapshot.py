@@ -54,3 +54,14 @@ def test_a_heartbeat_does_not_fall_silent_in_an_old_report() -> None:
     job.change(0, heartbeat_age_ns=ns(6))
     moment = snapshot([(node("a", job.ranks[0]), ns(60))], heartbeat_limit_ns=ns(5))
     assert moment.heartbeat_silent(0)
+
+
+def test_a_rank_is_not_silent_because_nobody_hears_of_it() -> None:
+    """Its report grows old, but only what its node's beats confirm is silence."""
+    job = Job(4)
+    moment = snapshot([(node("b", job.ranks[2]), ns(6))], ns(5), quiet={"b": ns(5.8)})
+    assert moment.silence_ns(2) == ns(0.1) + ns(0.2)
+    moment = snapshot([(node("b", job.ranks[2]), ns(6))], ns(5), quiet={"b": ns(7)})
+    assert moment.silence_ns(2) == ns(0.1)
+    moment = snapshot([(node("a", job.ranks[2]), ns(6))], ns(5), quiet={"b": ns(5.8)})
+    assert moment.silence_ns(2) == ns(6.1)
