@@ -68,9 +68,8 @@ def minority(snapshot: Snapshot, graph: WaitGraph) -> Finding:
 
 
 def _onset_age_ns(snapshot: Snapshot, graph: WaitGraph, lost: tuple[int, ...]) -> int:
-    """The silence of the lost ranks; where no word of theirs was heard, the longest of those who wait."""
-    placed = [r for r in lost if r not in snapshot.unplaced]
-    return max((snapshot.silence_ns(r) for r in placed or graph.waiting_for(lost)), default=0)
+    """The longest silence of the lost ranks, as far as it was heard, and of those who wait for them."""
+    return max((snapshot.silence_ns(r) for r in (*lost, *graph.waiting_for(lost))), default=0)
 
 
 def _nodes_text(nodes: list[str]) -> str:

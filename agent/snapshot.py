@@ -48,9 +48,9 @@ class Snapshot:
     which no rank is charged. ``ages``: how old each rank's report is, in ns; every age in it has grown by
     that much. Rules that compare ages of several ranks ask the snapshot, never the report. ``stale``: nodes
     whose newest report is not here: what their ranks have not done by now, or whether they still stand
-    where they stood, is unknown. ``quiet``: how long ago a node was last
-    heard of, in ns: its ranks' silence is proven until then. ``unplaced``: ranks that no report mentions and that must be on unreachable
-    nodes without a report; ``nodes`` has the name of the only such node, or "a or b".
+    where they stood, is unknown. ``quiet``: how long ago a node was last heard of, in ns: its ranks' silence
+    is proven until then. ``unplaced``: ranks that no report mentions and that must be on unreachable nodes
+    without a report; ``nodes`` has the name of the only such node, or "a or b".
     """
 
     world_size: int
@@ -231,7 +231,17 @@ def snapshot(
         ranks.update((rank, _unheard_of(rank)) for rank in sorted(unplaced))
         nodes.update(dict.fromkeys(unplaced, " or ".join(sorted(unreachable - heard))))
     return Snapshot(
-        world, ranks, nodes, heartbeat_limit_ns, paused, unreachable, majority, stale, ages, quiet or {}, unplaced
+        world,
+        ranks,
+        nodes,
+        heartbeat_limit_ns,
+        paused,
+        unreachable,
+        majority,
+        stale,
+        ages,
+        quiet or {},
+        unplaced,
     )
 
 

@@ -119,6 +119,7 @@ def _head(moment: Moment) -> dict[str, Any]:
         "unreachable": sorted(moment.unreachable),
         "majority": moment.majority,
         "stale": sorted(moment.stale),
+        "quiet_ns": dict(moment.quiet),
         "judge_deaths": moment.judge_deaths,
         "settings": settings,
         "known": [asdict(each) for each in moment.known],
@@ -162,6 +163,7 @@ def _moment(head: Mapping[str, Any], files: Mapping[str, bytes]) -> Moment:
         judge_deaths=bool(head["judge_deaths"]),
         settings=_settings(head["settings"]),
         known=tuple(_known(each) for each in head["known"]),
+        quiet={str(node): int(ns) for node, ns in head.get("quiet_ns", {}).items()},
     )
 
 
