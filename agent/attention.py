@@ -30,9 +30,14 @@ PAUSE_NS_PER_RANK: Final = 50_000
 """Five times what a look costs: a fifth of a core at most. 200 ms for 4,000 ranks, 5 s for 100,000."""
 
 INCOMPLETE_NS_PER_RANK: Final = 1_000_000
-INCOMPLETE_MOST_NS: Final = 500_000_000
-"""While evidence is missing, looks only make sure that the missing is not waited for without end (a round
-lasts a second): half a second for 500 ranks and more."""
+INCOMPLETE_MOST_NS: Final = 1_000_000_000
+"""While evidence is missing, looks only make sure that the missing is not waited for without end: a second,
+which is what a round lasts, for 1,000 ranks and more."""
+
+SETTLED_NS_PER_RANK: Final = 5_000_000
+SETTLED_LEAST_NS: Final = 1_000_000_000
+SETTLED_MOST_NS: Final = 10_000_000_000
+"""Time alone seldom changes what was confirmed."""
 
 LATE_NS: Final = 250_000_000
 LATE_NS_PER_RANK: Final = 10_000_000
@@ -84,8 +89,9 @@ class Attention:
             return False
         return self.rested(reports, complete, now_ns)
 
-    def rested(self, reports: Reports, complete: bool, now_ns: int) -> bool:
-        """The last look is long enough ago, or was at less than there is now."""
+    def rested(self, reports: Reports, complete: bool, now_ns: int, settled: bool = False) -> bool:
+        """The last look is long enough ago, or was at less than there is now. ``settled``: a fault is
+        confirmed, and nothing new was heard since."""
         if self._looked_ns is None or (complete and not self._complete):
             return True
         ranks = sum(len(report.ranks) for report, _ in reports.values())
@@ -94,6 +100,8 @@ class Attention:
         pause = PAUSE_NS_PER_RANK * ranks
         if not complete:
             pause = max(pause, min(INCOMPLETE_NS_PER_RANK * ranks, INCOMPLETE_MOST_NS))
+        if settled:
+            pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
         late = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS) if self.late_ns >= LATE_NS else 0
         return now_ns - self._looked_ns >= max(pause, late)
 

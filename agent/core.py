@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable
 
-from scoutd.agent import splits
+from scoutd.agent import recent, splits
 from scoutd.agent.attention import STACK_SHARE, Attention
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.events import (
@@ -67,6 +67,8 @@ class Core:
         self._local = ""
         self._own: tuple[NodeReport, int] | None = None
         self._published = False
+        self._words: Hashable = None
+        self._judged_words: Hashable = None
         self._reach: Evidence | None = None
         self._reached_ns = 0
         self._job = ""
@@ -141,15 +143,18 @@ class Core:
     def _take_evidence(self, evidence: Evidence, now_ns: int) -> list[Effect]:
         """The replicated map replaces everything; reports of other generations are fenced off.
 
-        Where this node's own report is not in the map yet, the observed one stays.
+        Where this node's own report is not in the map yet, the observed one stays. All agents have the
+        reports in one order, whatever the order in which they heard of each other.
         """
-        self._reports = {self._local: self._own} if self._own is not None else {}
-        self._published = False
-        for report, age_ns in evidence.reports:
+        self._reports = {}
+        for report, age_ns in sorted(evidence.reports, key=lambda each: each[0].node):
             if report.job == self._job and report.generation == self._generation:
                 self._reports[report.node] = (report, now_ns - age_ns)
-                self._published |= report.node == self._local
+        self._published = self._local in self._reports
+        if not self._published and self._own is not None:
+            self._reports[self._local] = self._own
         self._reach, self._reached_ns = evidence, now_ns
+        self._words = (evidence.unreachable, evidence.stale, tuple(r for r, _ in self._reports.values()))
         return []
 
     def _reset(self, report: NodeReport) -> None:
@@ -191,11 +196,13 @@ class Core:
         complete = self._reach is None or not self._reach.stale
         timeout = int(self._settings.stall_timeout_s * NS_PER_S)
         if self._ledger.busy:
-            due = self.attention.rested(self._reports, complete, now_ns)
+            settled = bool(self._ledger.confirmed) and self._words == self._judged_words
+            due = self.attention.rested(self._reports, complete, now_ns, settled)
         else:
             due = self.attention.due(self._reports, self._mine, timeout, complete, now_ns)
         if due:
             self.attention.looked(complete, now_ns)
+            self._judged_words = self._words
         return due
 
     def _glance(self, now_ns: int) -> list[Effect]:
@@ -261,6 +268,8 @@ class Core:
     def _moment(self, now_ns: int) -> Snapshot:
         moment = self._moment_of(self._reports.values(), now_ns)
         self._unchanged = self._last_moment is not None and moment.inherit(self._last_moment)
+        if not self._unchanged and self._reach is not None:
+            recent.share(moment)
         self._last_moment = moment
         return moment
 

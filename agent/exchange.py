@@ -49,6 +49,9 @@ new one after O(log N) probe intervals, not N of them."""
 FIRST_VERSION_BITS = 16
 """Small, because every mark carries it; two lives begin alike once in 65,536 times."""
 
+MOST_JOIN_PAUSE_NS = 4 * NS_PER_S
+"""Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
+
 
 @dataclass
 class _Suspicion:
@@ -79,10 +82,13 @@ class Exchange:
         self._next_probe_ns = 0
         self._next_sync_ns = 0
         self._next_join_ns = 0
+        self._join_pause_ns = _ns(s.probe_interval_s)
         self._partners = Partners(self.replica.me, s.partners, self.random)
         self._fresh: dict[str, int] = {}
         self.pace = Pace(s)
         self._in_flight: dict[str, int] = {}
+        self._probes = 0
+        self._syncing: list[str] = []
         self._sent_ns: dict[int, int] = {}
         self._suspicions: dict[str, _Suspicion] = {}
 
@@ -141,7 +147,8 @@ class Exchange:
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
             self._next_sync_ns = now_ns + self.pace.next_ns(self.replica.news, len(self.replica.entries))
             self.replica.beat(now_ns)
-            count = min(self.settings.fanout, self.pace.room)
+            waiting = sum(node not in self.unreachable for node in self._syncing)
+            count = max(0, self.settings.fanout - waiting)
             for node in self._partners.sample(count, self.replica.entries, self.unreachable):
                 sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
             sent += self._probe_quiet(now_ns)
@@ -206,7 +213,8 @@ class Exchange:
     def _join(self, now_ns: int) -> list[Outgoing]:
         if now_ns < self._next_join_ns:
             return []
-        self._next_join_ns = now_ns + _ns(self.settings.probe_interval_s)
+        self._next_join_ns = now_ns + self._join_pause_ns
+        self._join_pause_ns = min(2 * self._join_pause_ns, MOST_JOIN_PAUSE_NS)
         mine = self.replica.mine.address
         chosen = [a for a in self.seeds if a != mine]
         self.random.shuffle(chosen)
@@ -260,14 +268,19 @@ class Exchange:
     def _probe_quiet(self, now_ns: int) -> list[Outgoing]:
         """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few.
 
-        Beats travel slowly while all is well: at first, silence means something in partners only.
+        Beats travel slowly while all is well: silence from before the alarm only means something among so few
+        that all are partners.
         """
-        since = now_ns - self._quiet_ns()
+        since, peers = now_ns - self._quiet_ns(), self.peers
+        few = len(peers) <= self.settings.partners
+        if self._alarmed_since_ns > since and not few:
+            return []
         entries = self.replica.entries
-        watched = self.peers if self._alarmed_since_ns <= since else self._partners.among(entries)
-        quiet = [n for n in watched if entries[n].heard_ns < since and n not in self._suspicions]
-        quiet.sort(key=lambda node: (node in self.unreachable, self.replica.entries[node].heard_ns, node))
-        return [out for node in quiet[: self.settings.fanout] for out in self._probe(node, now_ns)]
+        quiet = [n for n in peers if entries[n].heard_ns < since and n not in self._suspicions]
+        quiet.sort(key=lambda node: (node in self.unreachable, entries[node].heard_ns, node))
+        most = 1 if self.pace.strained else self.settings.fanout * (2 if few else 1)
+        room = max(0, most - self._probes)
+        return [out for node in quiet[:room] for out in self._probe(node, now_ns)]
 
     def _request(self, node: str, request: Request, now_ns: int, address: str = "") -> list[Outgoing]:
         """At most one request of a kind to a peer at a time, and a bounded number altogether."""
@@ -278,21 +291,25 @@ class Exchange:
         if not target:
             return []
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
+        self._probes += isinstance(request, Probe)
         if isinstance(request, Sync):
-            self.pace.began()
+            self._syncing.append(node)
         sent = Outgoing(node, target, request, self._timeout_ns(request))
         self._sent_ns[id(sent)] = now_ns
         return [sent]
 
     def _timeout_ns(self, request: Request) -> int:
+        """How long its answer is waited for: while nothing is wrong there is no hurry."""
+        most = _ns(self.settings.most_timeout_s)
         if isinstance(request, Probe):
-            return self.round_trip.timeout_ns + self.pace.strain_ns
+            return (self.round_trip.timeout_ns if request.alarm_ns else most) + self.pace.strain_ns
         if isinstance(request, Relay):
-            return _ns(self.settings.most_timeout_s) + 2 * self.pace.strain_ns
+            return most + 2 * self.pace.strain_ns
         return self.pace.timeout_ns
 
     def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
         started = self._sent_ns.pop(id(sent), None)
+        self._probes -= isinstance(sent.request, Probe)
         left = self._in_flight.get(sent.node, 0) - 1
         if left > 0:
             self._in_flight[sent.node] = left
@@ -302,20 +319,22 @@ class Exchange:
             return
         if measure:
             self.round_trip.add(now_ns - started)
-        elif isinstance(sent.request, Sync) and answered:
-            self.pace.took(now_ns - started)
         elif isinstance(sent.request, Sync):
-            self.pace.lost()
+            self._syncing.remove(sent.node)
+            self.pace.answered(now_ns - started) if answered else self.pace.lost()
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""
         if node in self._suspicions or node in self.unreachable or node not in self.replica.entries:
             return []
+        if self.pace.drowning:
+            return []
         others = [p for p in self.peers if p != node and p not in self.unreachable]
         if not others:
             self._lose(node, now_ns, now_ns)
             return []
-        chosen: Sequence[str] = self.random.sample(others, min(self.settings.relays, len(others)))
+        count = min(1 if self.pace.strained else self.settings.relays, len(others))
+        chosen: Sequence[str] = self.random.sample(others, count)
         sent = [out for peer in chosen for out in self._request(peer, Relay(node, address), now_ns)]
         if sent:
             self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)

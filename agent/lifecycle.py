@@ -162,7 +162,13 @@ class Ledger:
         if finding.cause is Cause.NODE_UNREACHABLE and not finding.implicated and self._blamed():
             return []  # whom this side has lost sight of since explains nothing
         known = self._episode_of(finding, ranks)
-        identity = known or verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
+        identity = verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
+        if known is not None and finding.hold is not None:
+            identity = known
+        elif known is not None and known != identity:
+            # A fault is named by its own evidence, not by what was held back before on less of it: else
+            # agents that heard of each other in another order would name it differently.
+            reports += self._replaced(known, identity, now_ns)
         self._episodes[identity] = _Episode(ranks, finding.cause)
         state = finding.hold or State.CONFIRMED
         old = self._verdicts.get(identity)
@@ -173,6 +179,14 @@ class Ledger:
             opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
             reports.append(opened)
         return [*reports, self._keep(made)]
+
+    def _replaced(self, identity: str, by: str, now_ns: int) -> list[Verdict]:
+        """What was held back goes on as another verdict."""
+        if self._verdicts[identity].state is State.OPEN:
+            why = f"{self._verdicts[identity].suppressed_because}; it went on as {by}"
+            return [self._close(identity, State.SUPPRESSED, why, now_ns)]
+        del self._episodes[identity]
+        return []
 
     def _give_way(self, finding: Finding, now_ns: int) -> list[Verdict]:
         """Confirmed verdicts without a name end when a finding over the same stall has one."""

@@ -5,9 +5,10 @@ each other every ``sync_interval_s``, so that news reach everybody in O(log N) o
 one mark per node, so rounds without news, which only carry beats, become rarer with the cluster, from
 ``FREE_NODES`` nodes on; their cost per second then stays what it is for that many. *Strain*: a peer that
 takes long to answer, or an agent whose own rounds come late, is drowning, and more requests would drown it.
-So the pause is at least the usual answering time, few synchronisations wait at once, and what waits is
-given time: each loss doubles the time-out until something is answered (Karn's rule), because a request that
-is given up is work for nothing. Machines that are too small for their agents are then slow, no more.
+So the pause is at least the usual answering time, no more synchronisations wait at once than one round
+begins, and what waits is given time: a request that is given up is work for nothing. Each loss doubles the
+time-out until something is answered (Karn's rule). Machines that are too small for their agents are then
+slow, no more.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ FREE_NODES = 64
 MOST_STRETCH = 8
 """Bounds the pause without news, and with it the time until a silent node is missed."""
 
-WAITING_FACTOR = 2
-"""Synchronisations under way, by fan-out: the last round's, and this one's."""
-
 LATE_FACTOR = 4
 """A request passes four queues: ours and theirs, there and back; where ours is late, all may be."""
 
 LATE_DECAY = 0.75
+TRIPS = 8
+"""Nothing hurries: a time-out of so many usual answering times leaves queues room to grow."""
+
+LEAST_TIMEOUT_NS = NS_PER_S
+FIRST_TIMEOUT_NS = 5 * NS_PER_S
 MOST_TIMEOUT_NS = 20 * NS_PER_S
 
 
@@ -36,37 +39,24 @@ class Pace:
         self.late_ns = 0
         self._interval_ns = int(settings.sync_interval_s * NS_PER_S)
         self._least_ns = int(settings.least_timeout_s * NS_PER_S)
-        self._most_waiting = WAITING_FACTOR * settings.fanout
         self._trip = RoundTrip(settings.k_sigma, self._least_ns, MOST_TIMEOUT_NS)
-        self._floor_ns = int(settings.most_timeout_s * NS_PER_S)
-        self._waiting = 0
+        self._floor_ns = FIRST_TIMEOUT_NS
         self._news = 0
-
-    @property
-    def room(self) -> int:
-        """How many synchronisations may be begun now."""
-        return max(0, self._most_waiting - self._waiting)
 
     @property
     def timeout_ns(self) -> int:
         """How long to wait for the answer to one."""
-        known = self._trip.timeout_ns if self._trip.mean_ns is not None else 0
+        known = max(LEAST_TIMEOUT_NS, TRIPS * self._trip_ns) if self._trip_ns else 0
         return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
 
-    def began(self) -> None:
-        """A synchronisation is under way."""
-        self._waiting += 1
-
-    def took(self, trip_ns: int) -> None:
-        """It was answered after this time."""
-        self._waiting -= 1
+    def answered(self, trip_ns: int) -> None:
+        """A synchronisation was answered after this time."""
         self._floor_ns = 0
         self._trip.add(trip_ns)
 
     def lost(self) -> None:
-        """It was not."""
-        self._waiting -= 1
-        self._floor_ns = min(MOST_TIMEOUT_NS, 2 * max(self._floor_ns, self._least_ns))
+        """One was not answered."""
+        self._floor_ns = min(MOST_TIMEOUT_NS, 2 * max(self._floor_ns, LEAST_TIMEOUT_NS))
 
     def late(self, late_ns: int) -> None:
         """The driver came so much later than it had wanted to."""
@@ -75,7 +65,7 @@ class Pace:
     @property
     def strain_ns(self) -> int:
         """How much longer than usual an answer may take before its absence means anything."""
-        return max(LATE_FACTOR * self.late_ns, self._trip_ns)
+        return LATE_FACTOR * max(self.late_ns, self._trip_ns)
 
     @property
     def drowning(self) -> bool:
@@ -85,7 +75,7 @@ class Pace:
     @property
     def strained(self) -> bool:
         """Answers take so long that missing ones say nothing of a peer."""
-        return self.strain_ns > self._least_ns
+        return max(LATE_FACTOR * self.late_ns, self._trip_ns) > self._least_ns
 
     def next_ns(self, news: int, nodes: int) -> int:
         """The pause before the next round. ``news`` counts what was learned so far."""

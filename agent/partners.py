@@ -35,11 +35,6 @@ class Partners:
         self._turn += 1
         return self._window[self._turn - 1] if self._window else ""
 
-    def among(self, nodes: Collection[str]) -> list[str]:
-        """The partners of now."""
-        self._fill(nodes)
-        return list(self._window)
-
     def sample(self, count: int, nodes: Collection[str], avoid: Container[str] = ()) -> list[str]:
         """``count`` partners in random order, others where too few can be used; whom to avoid only where
         there is nobody else."""

@@ -85,10 +85,11 @@ class Party:
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
         if self.exchange.peers and self.exchange.alarmed(now_ns):
-            said = content(rounded(report), int(self._settings.heartbeat_limit_s * NS_PER_S))
+            words = rounded(report)
+            said = content(words, int(self._settings.heartbeat_limit_s * NS_PER_S))
             if said != self._published:
                 self._published = said
-                self.exchange.replica.publish(self._encode(rounded(report)), now_ns)
+                self.exchange.replica.publish(self._encode(words), now_ns)
         return effects
 
     def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:

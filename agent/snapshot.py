@@ -80,8 +80,8 @@ class Snapshot:
         """True if the earlier moment judged the very same reports; its lasting answers are taken over."""
         if (
             len(self.ranks) == len(before.ranks)
-            and (self.unreachable, self.majority, self.stale)
-            == (before.unreachable, before.majority, before.stale)
+            and (self.unreachable, self.majority, self.stale, self.heartbeat_limit_ns)
+            == (before.unreachable, before.majority, before.stale, before.heartbeat_limit_ns)
             and all(map(is_, self.ranks.values(), before.ranks.values()))
         ):
             self._lasting.update(before._lasting)

@@ -28,8 +28,9 @@ from scoutd.daemon.seams import CorePort, NeighboursPort, ObservationPort, Obser
 from scoutd.daemon.shelf import Shelf
 
 FAST_INTERVAL_S: Final = 0.1
+LATE_FACTOR: Final = 4
 MOST_INTERVAL_S: Final = 1.0
-"""An overloaded agent looks less often, but not less often than this."""
+"""An agent whose rounds come late rests longer, by so many times its lateness, but not longer than this."""
 
 FAST_AFTER_EXIT_S: Final = 2.0
 YOUNG_NS: Final = 10 * NS_PER_S
@@ -236,7 +237,7 @@ class Loop:
         young = self.eager or any(now - job.began_ns < YOUNG_NS for job in self.jobs.values())
         hurry = young or now < self._fast_until_ns or any(job.suspicious(now) for job in self.jobs.values())
         interval = min(FAST_INTERVAL_S, self.observe.interval_s) if hurry else self.observe.interval_s
-        return min(interval + self._late_s, max(interval, MOST_INTERVAL_S))
+        return min(interval + LATE_FACTOR * self._late_s, max(interval, MOST_INTERVAL_S))
 
     async def _rest(self, duration_s: float) -> None:
         """Returns after ``duration_s``, or when woken; cheaper than a task per round."""

@@ -33,6 +33,10 @@ IDLE_S: Final = 60.0
 MAX_CHANNELS: Final = 64
 FIRST_BACKOFF_MS: Final = 200
 MOST_BACKOFF_MS: Final = 2000
+CONNECT_MS: Final = 3000
+"""What gRPC calls its least pause is the time that an attempt to connect may take: enough for an agent whose
+machine has no time for it, and for two SYNs that were lost."""
+
 MAX_MESSAGE_BYTES: Final = messagecodec.MAX_BODY_BYTES + 4096
 NO_SESSION: Final = "unknown session"
 MYSELF: Final = "this is you"
@@ -44,7 +48,7 @@ OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", FIRST_BACKOFF_MS),
-    ("grpc.min_reconnect_backoff_ms", FIRST_BACKOFF_MS),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", MOST_BACKOFF_MS),
 )
 

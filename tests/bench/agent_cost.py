@@ -34,8 +34,8 @@ READY_DEADLINE_S = 30.0
 SETTLE_S = 2.0
 
 
-def publish(root: Path, job: str, run: str, rank: int, world: int, interval_s: float) -> None:
-    """Publishes as one healthy rank until it is killed."""
+def publish(root: Path, job: str, run: str, rank: int, local: int, world: int, interval_s: float) -> None:
+    """Publishes until it is killed, as one healthy rank of a node with ``local`` of the ``world`` ranks."""
     path = root / str(os.getuid()) / job / "1" / f"rank-{rank}"
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -60,7 +60,7 @@ def publish(root: Path, job: str, run: str, rank: int, world: int, interval_s: f
             rank=rank,
             world_size=world,
             local_rank=rank,
-            local_world_size=world,
+            local_world_size=local,
             job=job,
             run=run,
             launcher_id="",
@@ -121,10 +121,11 @@ def _start_ticks() -> int:
 
 
 @contextmanager
-def trainers(root: Path, run: str, count: int, interval_s: float) -> Iterator[None]:
-    """``count`` ranks publish."""
+def trainers(root: Path, run: str, count: int, interval_s: float, world: int = 0) -> Iterator[None]:
+    """``count`` ranks publish, of ``world`` that the job has; 0: there are no others."""
     command = [sys.executable, __file__, "--publish", str(root), run]
-    children = [subprocess.Popen([*command, str(rank), str(count), str(interval_s)]) for rank in range(count)]
+    sizes = [str(count), str(world or count), str(interval_s)]
+    children = [subprocess.Popen([*command, str(rank), *sizes]) for rank in range(count)]
     try:
         yield
     finally:
@@ -198,8 +199,8 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> dict[str, float]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--publish"]:
-        root, run, rank, world, interval_s = sys.argv[2:]
-        publish(Path(root), f"job-{run}", run, int(rank), int(world), float(interval_s))
+        root, run, rank, local, world, interval_s = sys.argv[2:]
+        publish(Path(root), f"job-{run}", run, int(rank), int(local), int(world), float(interval_s))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--cpu-ranks", type=int, default=4)

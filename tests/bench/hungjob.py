@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scoutd.agent.evidence import (
@@ -45,11 +45,12 @@ STACK = Stack(
 
 @dataclass
 class HungJob:
-    """``hung_ns``: when the rank stopped moving, None while all is well. ``keys`` and ``seeds``: what the
-    job's store tells of its agents."""
+    """``name``: the job's. ``hung_ns``: when the rank stopped moving, None while all is well. ``keys`` and
+    ``seeds``: what the job's store tells of its agents."""
 
     nodes: int
     clock: Callable[[], int]
+    name: str = "bench"
     keys: tuple[bytes, ...] = (bytes(range(32)),)
     seeds: tuple[str, ...] = ()
     hung_ns: int | None = None
@@ -89,13 +90,16 @@ class Observation:
 
     report: NodeReport
     discovery: Discovery
-    job: str = "bench"
     generation: int = 1
     run: str = ""
     topology: dict[int, dict[str, Any]] = field(default_factory=dict)
     disabled: dict[int, str] = field(default_factory=dict)
     shim_cost: dict[int, tuple[int, int]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        return self.report.job
 
 
 class NodeObserver:
@@ -108,6 +112,7 @@ class NodeObserver:
         self._job, self._node = job, node
         self._sampled: tuple[int, ...] = ()
         self._stacks: dict[int, int] = {}
+        self._shown: dict[int, RankReport] = {}
 
     @property
     def name(self) -> str:
@@ -116,7 +121,7 @@ class NodeObserver:
     def observe(self) -> list[Observation]:
         first = self._node * RANKS_PER_NODE
         ranks = tuple(self._rank(r) for r in range(first, first + RANKS_PER_NODE))
-        report = NodeReport("bench", 1, self.name, 1, 0, self._job.world_size, ranks)
+        report = NodeReport(self._job.name, 1, self.name, 1, 0, self._job.world_size, ranks)
         return [Observation(report, Discovery(self._job.keys, self._job.seeds))]
 
     def sample_activity(self, job: str, ranks: tuple[int, ...]) -> None:
@@ -137,6 +142,24 @@ class NodeObserver:
         """Nothing to close."""
 
     def _rank(self, rank: int) -> RankReport:
+        """The rank's report; while nothing but ages changes, the last one with its ages grown."""
+        job = self._job
+        known = self._shown.get(rank)
+        if (
+            job.hung_ns is None
+            or known is None
+            or (known.stack is None) != (rank not in self._stacks)
+            or (known.activity is None) != (rank not in self._sampled)
+            or not known.silent_ns
+        ):
+            self._shown[rank] = known = self._fresh(rank)
+            return known
+        still = job.clock() - job.hung_ns
+        calls = tuple(replace(call, age_ns=still) for call in known.calls)
+        coordinates = (replace(known.coordinates[0], age_ns=still),)
+        return replace(known, silent_ns=still, calls=calls, coordinates=coordinates)
+
+    def _fresh(self, rank: int) -> RankReport:
         job, now = self._job, self._job.clock()
         hung = job.hung_ns
         still = now - hung if hung is not None else 0

@@ -1,6 +1,6 @@
 """How long until all agents of a large job hold the same verdict, over real gRPC, in one process.
 
-    python tests/bench/scale.py --agents 128 [--timeout 5] [--json]
+    python tests/bench/scale.py --agents 128 [--timeout 12] [--json]
 
 Every agent is a daemon's main loop with its parties, codec, client and listener on a port of its own; only
 shared memory is replaced, by ``hungjob``. The agents find each other through three seeds, the job runs for a
@@ -47,18 +47,27 @@ from scoutd.daemon.watchers import Watchers
 from tests.bench.hungjob import RANKS_PER_NODE, HungJob, NodeObserver
 
 SEEDS = 3
+BATCH = 16
 POLL_S = 0.02
 DEADLINE_S = 300.0
 
 
 class BenchAgent:
-    """One agent as ``daemon.lifecycle`` wires it, without HTTP, queries and signals."""
+    """An agent as ``daemon.lifecycle`` wires it, without HTTP, queries and signals. ``address``: its host."""
 
-    def __init__(self, job: HungJob, number: int, settings: Settings) -> None:
+    def __init__(
+        self,
+        job: HungJob,
+        number: int,
+        settings: Settings,
+        address: str = "127.0.0.1",
+        interval_s: float = 0.25,
+    ) -> None:
+        self.job = job
         observer = NodeObserver(job, number)
         self.metrics = Metrics(lambda: self.loop.jobs.values(), monotonic_ns, "0", "3")
         self.neighbours = Neighbours(
-            PeerPlan(advertise="127.0.0.1"),
+            PeerPlan(advertise=address),
             observer.name,
             1,
             self.metrics.traffic,
@@ -74,14 +83,14 @@ class BenchAgent:
             reporter,
             Notifier({}),
             monotonic_ns,
-            ObserveSection(),
+            ObserveSection(interval_s=interval_s),
             self.neighbours,
         )
 
     @property
     def peers(self) -> int:
         """Other agents whose existence is known."""
-        return sum(not member.me for member in self.neighbours.members("bench"))
+        return sum(not member.me for member in self.neighbours.members(self.job.name))
 
     @property
     def confirmed(self) -> list[Verdict]:
@@ -89,7 +98,7 @@ class BenchAgent:
 
     @property
     def core(self) -> CorePort:
-        return self.loop.jobs["bench"].core
+        return self.loop.jobs[self.job.name].core
 
     async def run(self, stop: asyncio.Event) -> None:
         self.neighbours.open("", 0)
@@ -115,8 +124,9 @@ class Cluster:
             if number < SEEDS:
                 await until(lambda agent=agent: bool(agent.neighbours.address), "a seed listens")
                 self.job.seeds = (*self.job.seeds, agent.neighbours.address)
-            if number % 8 == 7:
-                await asyncio.sleep(POLL_S)
+            if number % BATCH == BATCH - 1:
+                batch = self.agents[number - BATCH + 1 : number + 1]
+                await until(lambda batch=batch: all(agent.peers for agent in batch), "they found somebody")
         others = len(self.agents) - 1
         await until(lambda: all(agent.peers == others for agent in self.agents), "all know all")
         note(f"{len(self.agents)} agents know each other")
@@ -185,8 +195,8 @@ def note(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agents", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=5.0, help="the stall timeout in seconds")
-    parser.add_argument("--quiet", type=float, default=5.0, help="seconds of health before the hang")
+    parser.add_argument("--timeout", type=float, default=12.0, help="the stall timeout in seconds")
+    parser.add_argument("--quiet", type=float, default=12.0, help="seconds of health before the hang")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the output is JSON")
     asked = parser.parse_args()
     log.configure("error", "json")

@@ -12,6 +12,7 @@ from scoutd.agent.attention import (
     LATE_NS,
     LATE_NS_PER_RANK,
     PAUSE_NS_PER_RANK,
+    SETTLED_LEAST_NS,
     Attention,
     Reports,
 )
@@ -119,6 +120,14 @@ def test_looks_follow_each_other_with_a_pause(complete: bool, late_ns: int, paus
     attention.looked(complete, NOW)
     assert not attention.rested(reports, complete, NOW + pause_ns - 1)
     assert attention.rested(reports, complete, NOW + pause_ns)
+
+
+def test_what_is_settled_is_looked_at_once_a_second() -> None:
+    attention = Attention()
+    reports, _ = spread(20, all_wait)
+    attention.looked(True, NOW)
+    assert not attention.rested(reports, True, NOW + SETTLED_LEAST_NS - 1, settled=True)
+    assert attention.rested(reports, True, NOW + SETTLED_LEAST_NS, settled=True)
 
 
 def test_the_first_look_at_complete_evidence_is_not_put_off() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scoutd.agent.pace import MOST_STRETCH, MOST_TIMEOUT_NS, Pace
+from scoutd.agent.pace import FIRST_TIMEOUT_NS, LEAST_TIMEOUT_NS, MOST_STRETCH, MOST_TIMEOUT_NS, Pace
 from scoutd.agent.settings import ExchangeSettings
 
 MS = 1_000_000
@@ -50,27 +50,15 @@ def test_an_agent_that_comes_late_slows_down_and_recovers() -> None:
     assert not one.strained
 
 
-def test_only_so_many_wait_at_once() -> None:
-    one = pace()
-    assert one.room == 4
-    for _ in range(4):
-        one.began()
-    assert one.room == 0
-    one.took(MS)
-    one.lost()
-    assert one.room == 2
-
-
 def test_the_time_out_follows_the_answers_and_doubles_with_every_loss_until_the_next() -> None:
     one = pace()
-    assert one.timeout_ns == 2000 * MS
+    assert one.timeout_ns == FIRST_TIMEOUT_NS
     for _ in range(50):
         answered(one, 5)
     quick = one.timeout_ns
-    assert quick == 300 * MS
+    assert quick == LEAST_TIMEOUT_NS
     seen = []
     for _ in range(10):
-        one.began()
         one.lost()
         seen.append(one.timeout_ns)
     assert seen[:3] == [2 * quick, 4 * quick, 8 * quick]
@@ -80,5 +68,4 @@ def test_the_time_out_follows_the_answers_and_doubles_with_every_loss_until_the_
 
 
 def answered(one: Pace, ms: int) -> None:
-    one.began()
-    one.took(ms * MS)
+    one.answered(ms * MS)
