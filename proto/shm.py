@@ -21,15 +21,15 @@ NOTES      4       2      768        a death note: an exception that ended a thr
 TOPOLOGY   1       2      4096       parallel coordinates and mesh, as JSON text
 COMMAND    1       2      128        written by the agent: who observes, when it last looked, its address
 DISCOVERY  1       2      1088       how the job's agents find and recognise each other
+REPLAY     1       2      128        how often replays run and what they have cost
+RECIPES    64      2      384        one recipe: what is replayed, among whom, or why it is not
+REPLAYS    64      2      192        the result of one replay: signatures and times
+REQUEST    1       2      64         written by the agent: a replay that somebody asked for
 ========== ======= ====== ========== ===============================================================
 
-A copy is ``sequence:u64 checksum:u32 length:u32 payload``, padded to a multiple of 64 bytes.
-``checksum`` is CRC-32 over the payload, started from the sequence, so it covers both. A writer uses copy
-``sequence % copies``, stores checksum, length and payload with one slice assignment and *then* the
-sequence with one aligned 8-byte store. A reader takes the valid copy with the highest sequence; a torn
-copy fails its checksum on any CPU, whatever the order in which the stores became visible, and is never
-believed. Sequence 0 means: never written. Slot ``k`` of PROGRESS belongs to one thread; slot ``k`` of
-COUNTERS, GROUPS and HISTORY belong to the same process group.
+How a record is sealed, so that a torn one is never believed, is said in ``scoutd.proto.records``. Slot ``k``
+of PROGRESS belongs to one thread; slot ``k`` of COUNTERS, GROUPS and HISTORY belong to the same process
+group; REPLAYS is a ring, replay ``n`` of a process lies in slot ``n % 64``.
 
 Times are nanoseconds of CLOCK_MONOTONIC, which all processes of one host share. Text is UTF-8 in
 fixed fields, padded with NUL, cut at the field's end.
@@ -38,14 +38,23 @@ fixed fields, padded with NUL, cut at the field's end.
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple
+
+from scoutd.proto.records import HEAD as HEAD
+from scoutd.proto.records import SEQUENCE as SEQUENCE
+from scoutd.proto.records import Codec as Codec
+from scoutd.proto.records import LayoutError as LayoutError
+from scoutd.proto.records import Record
+from scoutd.proto.records import Section as Section
+from scoutd.proto.records import encode_text as encode_text
+from scoutd.proto.records import read as read
+from scoutd.proto.records import seal as seal
+from scoutd.proto.records import write as write
+from scoutd.proto.replay import Recipe, Replay, ReplayState, Request
 
 MAGIC: Final = b"SCOUTSHM"
-LAYOUT_VERSION: Final = 3
+LAYOUT_VERSION: Final = 4
 ROOT: Final = "/dev/shm/scoutd"
 UNKNOWN_U64: Final = (1 << 64) - 1
 """A counter whose value the writer does not know."""
@@ -56,13 +65,7 @@ MAX_SPLITS: Final = 16
 """Members of a group whose share of an all_to_all is stored; of larger groups the first."""
 UNKNOWN_U32: Final = (1 << 32) - 1
 PREFIX: Final = struct.Struct("<8sIIQ40x")
-HEAD: Final = struct.Struct("<II")
-SEQUENCE: Final = struct.Struct("<Q")
 SPLIT_COUNTS: Final = struct.Struct("<HH")
-
-
-class LayoutError(Exception):
-    """The bytes are not a shared-memory file of this layout version; the text says what is wrong."""
 
 
 class Phase(IntEnum):
@@ -274,40 +277,6 @@ class Discovery(NamedTuple):
     key: str
 
 
-Record = TypeVar("Record")
-
-
-def encode_text(text: str, size: int) -> bytes:
-    """UTF-8 of at most ``size`` bytes, cut at a character's border."""
-    data = text.encode("utf-8", "replace")
-    return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()
-
-
-def decode_text(data: bytes) -> str:
-    return data.rstrip(b"\0").decode("utf-8", "replace")
-
-
-class Codec(Generic[Record]):
-    """Packs one kind of record into its payload and back; text fields are found by their format."""
-
-    def __init__(self, layout: str, make: Callable[..., Record]) -> None:
-        self.struct: Final = struct.Struct("<" + layout)
-        self.make: Final = make
-        self.texts: Final = [(i, size) for i, size in enumerate(_field_sizes(layout)) if size is not None]
-
-    def pack(self, record: Record) -> bytes:
-        fields = list(record)  # type: ignore[call-overload]
-        for i, size in self.texts:
-            fields[i] = encode_text(fields[i], size)
-        return self.struct.pack(*fields)
-
-    def unpack(self, payload: bytes) -> Record:
-        fields = list(self.struct.unpack_from(payload))
-        for i, _ in self.texts:
-            fields[i] = decode_text(fields[i])
-        return self.make(*fields)
-
-
 class _GroupCodec(Codec[Group]):
     """GROUPS has a table inside: the runs of its members follow the fixed fields."""
 
@@ -356,52 +325,6 @@ def pack_splits(sends: tuple[int, ...], receives: tuple[int, ...]) -> bytes:
     return counts + struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _field_sizes(layout: str) -> list[int | None]:
-    """Per value of a struct format: its size if it is text, else None. Pads ("x") are not values."""
-    sizes: list[int | None] = []
-    digits = ""
-    for char in layout:
-        if char.isdigit():
-            digits += char
-        elif char == "s":
-            sizes.append(int(digits))
-            digits = ""
-        elif char == "x":
-            digits = ""
-        else:
-            sizes.extend([None] * int(digits or "1"))
-            digits = ""
-    return sizes
-
-
-@dataclass(frozen=True)
-class Section(Generic[Record]):
-    """One table of records: ``slots`` × ``copies`` × ``copy_bytes`` from ``offset``."""
-
-    name: str
-    offset: int
-    slots: int
-    copies: int
-    copy_bytes: int
-    codec: Codec[Record]
-
-    @property
-    def size(self) -> int:
-        return self.slots * self.copies * self.copy_bytes
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.size
-
-    @property
-    def payload_limit(self) -> int:
-        return self.copy_bytes - SEQUENCE.size - HEAD.size
-
-    def position(self, slot: int, sequence: int) -> int:
-        """Byte offset of the copy that ``sequence`` is written to."""
-        return self.offset + (slot * self.copies + sequence % self.copies) * self.copy_bytes
-
-
 def _section(
     name: str, after: int, slots: int, copies: int, copy_bytes: int, codec: Codec[Record]
 ) -> Section[Record]:
@@ -427,6 +350,10 @@ NOTES = _section("NOTES", HISTORY.end, 4, 2, 768, Codec("QQH64s256s192s192s", No
 TOPOLOGY = _section("TOPOLOGY", NOTES.end, 1, 2, 4096, Codec("4064s", Topology))
 COMMAND = _section("COMMAND", TOPOLOGY.end, 1, 2, 128, Codec("QQQ64s", Command))
 DISCOVERY = _section("DISCOVERY", COMMAND.end, 1, 2, 1088, Codec("960s64s", Discovery))
+REPLAY = _section("REPLAY", DISCOVERY.end, 1, 2, 128, Codec("IIIIQQQQ", ReplayState))
+RECIPES = _section("RECIPES", REPLAY.end, 64, 2, 384, Codec("QQQQIHHH6x96s192s", Recipe))
+REPLAYS = _section("REPLAYS", RECIPES.end, 64, 2, 192, Codec("QQQQQHHHHQQQQQQQQ", Replay))
+REQUEST = _section("REQUEST", REPLAYS.end, 1, 2, 64, Codec("QQQI", Request))
 
 SECTIONS: Final = (
     HEADER,
@@ -442,69 +369,12 @@ SECTIONS: Final = (
     TOPOLOGY,
     COMMAND,
     DISCOVERY,
+    REPLAY,
+    RECIPES,
+    REPLAYS,
+    REQUEST,
 )
-FILE_SIZE: Final = DISCOVERY.end
-
-
-class Words(Protocol):
-    """A writable view of 8-byte words over the same memory as the byte view."""
-
-    def __setitem__(self, index: int, value: int, /) -> None: ...
-
-
-def seal(payload: bytes, sequence: int) -> bytes:
-    """Checksum, length and payload: what follows the sequence in a copy."""
-    checksum = zlib.crc32(payload, sequence & 0xFFFFFFFF)
-    return HEAD.pack(checksum, len(payload)) + payload
-
-
-def write(
-    view: memoryview, words: Words, section: Section[Record], slot: int, sequence: int, record: Record
-) -> None:
-    """Publish ``record`` as ``sequence`` (1, 2, 3 … per slot) of one slot.
-
-    ``view`` is the whole file as bytes and ``words`` the same memory as native 8-byte words. One writer
-    per slot at a time. Hot paths in the shim do the same with a payload they packed themselves.
-    """
-    sealed = seal(section.codec.pack(record), sequence)
-    at = section.position(slot, sequence)
-    view[at + 8 : at + 8 + len(sealed)] = sealed
-    words[at >> 3] = sequence
-
-
-def read(data: bytes, base: int, section: Section[Record], slot: int) -> Record | None:
-    """The newest valid record of a slot, None if there is none (never written, or torn).
-
-    ``data`` holds the file's bytes from ``base`` on; a slot outside of it raises LayoutError.
-    """
-    best = 0
-    payload = b""
-    for copy in range(section.copies):
-        at = section.position(slot, copy) - base
-        sealed = _valid_copy(data, at, section)
-        if sealed is not None and sealed[0] > best:
-            best, payload = sealed
-    if not best:
-        return None
-    try:
-        return section.codec.unpack(payload)
-    except struct.error as error:
-        raise LayoutError(f"section {section.name}: {error}") from error
-
-
-def _valid_copy(data: bytes, at: int, section: Section[Record]) -> tuple[int, bytes] | None:
-    if at < 0 or at + section.copy_bytes > len(data):
-        raise LayoutError(f"section {section.name} lies outside of the file")
-    (sequence,) = SEQUENCE.unpack_from(data, at)
-    if not sequence:
-        return None
-    checksum, length = HEAD.unpack_from(data, at + 8)
-    if length > section.payload_limit or length < section.codec.struct.size:
-        return None
-    payload = data[at + 16 : at + 16 + length]
-    if zlib.crc32(payload, sequence & 0xFFFFFFFF) != checksum:
-        return None
-    return sequence, payload
+FILE_SIZE: Final = REQUEST.end
 
 
 def prefix() -> bytes:

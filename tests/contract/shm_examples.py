@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scoutd.proto import shm
+from scoutd.proto import replay, shm
 
 U64 = 0xFEDC_BA98_7654_3210
 
@@ -80,6 +80,39 @@ EXAMPLES: dict[str, Any] = {
     "TOPOLOGY": shm.Topology('{"coordinates": {"d": 2}, "mesh": null, "wrapper": "DDP"}'),
     "COMMAND": shm.Command(99, 123_456_789, 250_000_000, "[fd00::1]:7641"),
     "DISCOVERY": shm.Discovery("10.0.0.1:7641,node-2:7641", "0f" * 32),
+    "REPLAY": replay.ReplayState(50, 3, 1, 900, 18, 77_000_000_000, 81_000_000, 4),
+    "RECIPES": replay.Recipe(
+        recipe=U64,
+        group=0x0123_4567_89AB_CDEF,
+        replays=18,
+        cost_ns=81_000_000,
+        peers=8,
+        kind=replay.RecipeKind.HEAD,
+        mode=replay.RecipeMode.BROADCAST,
+        state=replay.RecipeState.DISABLED,
+        name="layers.3 (Block)",
+        reason="the module changes its input in place",
+    ),
+    "REPLAYS": replay.Replay(
+        key=(1 << 63) | 4,
+        recipe=U64,
+        group=0x0123_4567_89AB_CDEF,
+        step=900,
+        at_ns=123_456_789,
+        scheme=2,
+        signed=0b01_1111,
+        differing=0b00_0100,
+        nonfinite=0b00_1000,
+        input=11,
+        parameter=12,
+        output=13,
+        input_gradient=14,
+        parameter_gradient=15,
+        optimizer=16,
+        module_ns=1_500_000,
+        gather_ns=shm.UNKNOWN_U64,
+    ),
+    "REQUEST": replay.Request(4, U64, 99_000_000_000, 3),
 }
 
 SECTIONS: dict[str, shm.Section[Any]] = {section.name: section for section in shm.SECTIONS}
