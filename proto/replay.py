@@ -1,8 +1,8 @@
 """What shared memory says of replays: the recipes, their results, their cost, and requests (design §6).
 
-The shim of a rank writes ``ReplayState``, ``Recipe`` and ``Replay``; the agent writes ``Request``. The sections
-that hold them are in ``scoutd.proto.shm``. A recipe's and a replay's identities are made so that peers have
-equal ones without talking to each other.
+The shim of a rank writes ``ReplayState``, ``Recipe`` and ``Replay``; the agent writes ``Request``. The
+sections that hold them are in ``scoutd.proto.shm``. A recipe's and a replay's identities are made so that
+peers have equal ones without talking to each other.
 """
 
 from __future__ import annotations
