@@ -21,6 +21,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from scoutd.agent.flight import Flight
 from scoutd.agent.messages import (
     Mark,
     Outgoing,
@@ -86,19 +87,17 @@ class Exchange:
         self._partners = Partners(self.replica.me, s.partners, self.random)
         self._fresh: dict[str, int] = {}
         self.pace = Pace(s)
-        self._in_flight: dict[str, int] = {}
-        self._probes = 0
-        self._syncing: list[str] = []
-        self._sent_ns: dict[int, int] = {}
+        self._flight = Flight(s.in_flight)
         self._suspicions: dict[str, _Suspicion] = {}
 
     @property
     def peers(self) -> list[str]:
-        return [node for node in self.replica.entries if node != self.replica.me]
+        """Other agents that have not taken their leave."""
+        return [node for node in self.replica.present() if node != self.replica.me]
 
     def majority(self, stale: frozenset[str]) -> bool:
         """More than half of all known nodes, this one included, are in reach and not stale."""
-        total = len(self.replica.entries)
+        total = len(self.peers) + 1
         return 2 * (total - len(self.unreachable) - len(stale)) > total
 
     def alarmed(self, now_ns: int) -> bool:
@@ -132,7 +131,7 @@ class Exchange:
     def oldest_ns(self, now_ns: int, stale: frozenset[str]) -> int:
         """How long ago the quietest node in reach was heard of, stale ones apart."""
         away = stale.union(self.unreachable)
-        heard = (entry.heard_ns for node, entry in self.replica.entries.items() if node not in away)
+        heard = (self.replica.entries[node].heard_ns for node in self.peers if node not in away)
         return now_ns - min(heard, default=now_ns)
 
     def tick(self, now_ns: int) -> list[Outgoing]:
@@ -143,16 +142,27 @@ class Exchange:
         if now_ns >= self._next_probe_ns:
             self._next_probe_ns = now_ns + _ns(self.settings.probe_interval_s)
             self.replica.beat(now_ns)
-            sent += self._probe(self._partners.next(self.replica.entries), now_ns)
+            sent += self._probe(self._partners.next(self.replica.present()), now_ns)
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
             self._next_sync_ns = now_ns + self.pace.next_ns(self.replica.news, len(self.replica.entries))
             self.replica.beat(now_ns)
-            waiting = sum(node not in self.unreachable for node in self._syncing)
+            waiting = self._flight.waiting(Sync, now_ns - self.pace.patience_ns, self.unreachable)
             count = max(0, self.settings.fanout - waiting)
-            for node in self._partners.sample(count, self.replica.entries, self.unreachable):
+            for node in self._partners.sample(count, self.replica.present(), self.unreachable):
                 sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
+
+    def depart(self, now_ns: int) -> list[Outgoing]:
+        """This node's part is over: the farewell, with its last report, to a few peers. Nothing else is sent
+        from now on; who asks still gets an answer."""
+        self.replica.depart(now_ns)
+        blobs = self.replica.blobs([self.replica.me], now_ns)
+        request = Push(blobs) if blobs else Probe(self._own_marks(), self.alarm_ns(now_ns))
+        in_reach = [node for node in self.peers if node not in self.unreachable]
+        chosen = self.random.sample(in_reach, min(self.settings.partners, len(in_reach)))
+        most = _ns(self.settings.most_timeout_s)
+        return [Outgoing(n, self.replica.mark_of(n).address, request, most) for n in chosen]
 
     def handle(self, request: Request, now_ns: int) -> Reply:
         """The answer to a peer's request. A Relay is the driver's: see ``relay`` and ``relayed``."""
@@ -235,6 +245,8 @@ class Exchange:
             tellings = 2 * math.ceil(math.log2(len(self.replica.entries)))
             new = list(self.replica.entries)[known:]
             self._fresh.update(dict.fromkeys(new, tellings))
+        gone = [node for node in grown if self.replica.mark_of(node).left]
+        self._fresh.update(dict.fromkeys(gone, 2 * math.ceil(math.log2(len(self.replica.entries)))))
 
     def _room(self) -> int:
         """How many new agents one probe tells of at most."""
@@ -251,7 +263,7 @@ class Exchange:
             self._fresh[node] -= 1
             if not self._fresh[node]:
                 del self._fresh[node]
-        others = self.peers
+        others = [node for node in self.replica.entries if node != self.replica.me]
         left = max(0, self.settings.piggyback - len(chosen))
         chosen += self.random.sample(others, min(left, len(others)))
         return tuple(self.replica.mark_of(node) for node in (self.replica.me, *chosen))
@@ -279,23 +291,19 @@ class Exchange:
         quiet = [n for n in peers if entries[n].heard_ns < since and n not in self._suspicions]
         quiet.sort(key=lambda node: (node in self.unreachable, entries[node].heard_ns, node))
         most = 1 if self.pace.strained else self.settings.fanout * (2 if few else 1)
-        room = max(0, most - self._probes)
+        room = max(0, most - self._flight.count(Probe))
         return [out for node in quiet[:room] for out in self._probe(node, now_ns)]
 
     def _request(self, node: str, request: Request, now_ns: int, address: str = "") -> list[Outgoing]:
-        """At most one request of a kind to a peer at a time, and a bounded number altogether."""
-        if sum(self._in_flight.values()) >= self.settings.in_flight or self._in_flight.get(node, 0) >= 2:
+        """Nothing where the bounds of ``Flight`` are reached, or nobody knows where the node listens."""
+        if not self._flight.room(node, request):
             return []
         entry = self.replica.entries.get(node)
         target = address or (entry.mark.address if entry is not None else "")
         if not target:
             return []
-        self._in_flight[node] = self._in_flight.get(node, 0) + 1
-        self._probes += isinstance(request, Probe)
-        if isinstance(request, Sync):
-            self._syncing.append(node)
         sent = Outgoing(node, target, request, self._timeout_ns(request))
-        self._sent_ns[id(sent)] = now_ns
+        self._flight.begin(sent, now_ns)
         return [sent]
 
     def _timeout_ns(self, request: Request) -> int:
@@ -308,24 +316,18 @@ class Exchange:
         return self.pace.timeout_ns
 
     def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
-        started = self._sent_ns.pop(id(sent), None)
-        self._probes -= isinstance(sent.request, Probe)
-        left = self._in_flight.get(sent.node, 0) - 1
-        if left > 0:
-            self._in_flight[sent.node] = left
-        else:
-            self._in_flight.pop(sent.node, None)
-        if started is None:
+        """What went to a node that was out of reach meanwhile measures the outage, and not the peer."""
+        began_ns = self._flight.end(sent)
+        if began_ns is None or sent.node in self.unreachable:
             return
         if measure:
-            self.round_trip.add(now_ns - started)
+            self.round_trip.add(now_ns - began_ns)
         elif isinstance(sent.request, Sync):
-            self._syncing.remove(sent.node)
-            self.pace.answered(now_ns - started) if answered else self.pace.lost()
+            self.pace.answered(now_ns - began_ns) if answered else self.pace.lost()
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""
-        if node in self._suspicions or node in self.unreachable or node not in self.replica.entries:
+        if node in self._suspicions or node in self.unreachable or node not in self.peers:
             return []
         if self.pace.drowning:
             return []
@@ -355,6 +357,8 @@ class Exchange:
         """The node is out of reach, unless its beat was heard lately: then messages are lost, not it; or this
         agent is too late for every answer."""
         heard = self.replica.entries[node].heard_ns
+        if self.replica.mark_of(node).left:
+            return
         beats = self.alarmed(now_ns) and now_ns - heard <= self._quiet_ns()
         if not beats and heard <= since_ns and not self.pace.drowning:
             self.unreachable[node] = since_ns

@@ -6,9 +6,10 @@ one mark per node, so rounds without news, which only carry beats, become rarer 
 ``FREE_NODES`` nodes on; their cost per second then stays what it is for that many. *Strain*: a peer that
 takes long to answer, or an agent whose own rounds come late, is drowning, and more requests would drown it.
 So the pause is at least the usual answering time, no more synchronisations wait at once than one round
-begins, and what waits is given time: a request that is given up is work for nothing. Each loss doubles the
-time-out until something is answered (Karn's rule). Machines that are too small for their agents are then
-slow, no more.
+begins, and what waits is given time: a request that is given up is work for nothing. Losses one after the
+other double the time-out until something is answered (Karn's rule). Machines that are too small for their
+agents are then slow, no more. *Loss* is something else: who is not late itself and usually gets quick
+answers does not wait for one that is long overdue (``patience_ns``), but asks somebody else meanwhile.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ LATE_FACTOR = 4
 LATE_DECAY = 0.75
 TRIPS = 8
 """Nothing hurries: a time-out of so many usual answering times leaves queues room to grow."""
+
+PATIENT_TRIPS = 4
+"""Twice the trip is common where queues are; four times is a message that was lost, or a peer in trouble."""
 
 LEAST_TIMEOUT_NS = NS_PER_S
 FIRST_TIMEOUT_NS = 5 * NS_PER_S
@@ -49,14 +53,20 @@ class Pace:
         known = max(LEAST_TIMEOUT_NS, TRIPS * self._trip_ns) if self._trip_ns else 0
         return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
 
+    @property
+    def patience_ns(self) -> int:
+        """How long one is waited for before another is begun in its place."""
+        usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_TIMEOUT_NS
+        return max(self._least_ns, usual) + LATE_FACTOR * self.late_ns
+
     def answered(self, trip_ns: int) -> None:
         """A synchronisation was answered after this time."""
         self._floor_ns = 0
         self._trip.add(trip_ns)
 
     def lost(self) -> None:
-        """One was not answered."""
-        self._floor_ns = min(MOST_TIMEOUT_NS, 2 * max(self._floor_ns, LEAST_TIMEOUT_NS))
+        """One was not answered. The first loss may be the network's; more of them are somebody's strain."""
+        self._floor_ns = min(MOST_TIMEOUT_NS, max(2 * self._floor_ns, LEAST_TIMEOUT_NS))
 
     def late(self, late_ns: int) -> None:
         """The driver came so much later than it had wanted to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from scoutd.agent.exchange import Exchange
-from scoutd.agent.messages import Probe, Sync
+from scoutd.agent.messages import Outgoing, Probe, Sync
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
@@ -80,3 +80,73 @@ def test_a_node_whose_beat_is_heard_is_in_reach_although_probes_are_lost() -> No
         failing(a, now)
     assert "b" not in a.unreachable
     assert "c" in a.unreachable
+
+
+class Outage:
+    """Nothing that ``one`` sends is answered; every request ends when its time is over."""
+
+    def __init__(self, one: Exchange) -> None:
+        self.one = one
+        self.waiting: list[tuple[int, Outgoing]] = []
+
+    def sent(self, now: int, outgoing: list[Outgoing]) -> None:
+        self.waiting += [(now + out.timeout_ns, out) for out in outgoing]
+
+    def last(self, start: float, seconds: float) -> None:
+        for k in range(int(seconds * 20)):
+            now = int((start + k / 20) * NS_PER_S)
+            self.one.alarm(now)
+            self.sent(now, self.one.tick(now))
+            for entry in [e for e in self.waiting if e[0] <= now]:
+                self.waiting.remove(entry)
+                self.sent(now, self.one.on_failure(entry[1], now))
+
+
+def test_requests_that_wait_long_do_not_hide_that_nobody_is_there() -> None:
+    """An earlier outage has taught the synchronisations patience."""
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    for _ in range(4):
+        a.pace.lost()
+    a.alarm(0)
+    outage = Outage(a)
+    for out in a.tick(0):
+        if isinstance(out.request, Probe):
+            a.on_reply(out, b.handle(out.request, 0), 0)
+        else:
+            outage.sent(0, [out])
+    outage.last(0.2, 4.0)
+    assert "b" in a.unreachable
+
+
+def test_answers_that_an_outage_delayed_teach_no_patience() -> None:
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    a.alarm(0)
+    outage = Outage(a)
+    first = a.tick(0)
+    (sync,) = [out for out in first if isinstance(out.request, Sync)]
+    outage.sent(0, [out for out in first if out is not sync])
+    outage.last(0.1, 6.0)
+    assert "b" in a.unreachable
+    now = 7 * NS_PER_S
+    a.on_reply(sync, b.handle(sync.request, now), now)
+    assert "b" not in a.unreachable
+    assert not a.pace.strained
+    outage.last(8.0, 4.0)
+    assert "b" in a.unreachable
+
+
+def test_who_gets_quick_answers_does_not_wait_for_a_lost_one() -> None:
+    """The next synchronisation begins long before the lost one is given up."""
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    a.alarm(0)
+    for out in a.tick(0):
+        a.on_reply(out, b.handle(out.request, 0), 5_000_000)
+    lost: list[tuple[int, Outgoing]] = []
+    for k in range(1, 20):
+        now = k * NS_PER_S // 20
+        lost += [(now, out) for out in a.tick(now) if isinstance(out.request, Sync)]
+    (first, sent), (second, _) = lost[:2]
+    assert second - first < sent.timeout_ns // 2

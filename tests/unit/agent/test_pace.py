@@ -61,10 +61,24 @@ def test_the_time_out_follows_the_answers_and_doubles_with_every_loss_until_the_
     for _ in range(10):
         one.lost()
         seen.append(one.timeout_ns)
-    assert seen[:3] == [2 * quick, 4 * quick, 8 * quick]
+    assert seen[:4] == [quick, 2 * quick, 4 * quick, 8 * quick]
     assert seen[-1] == MOST_TIMEOUT_NS
     answered(one, 5)
     assert one.timeout_ns == quick
+
+
+def test_patience_is_short_where_answers_are_quick_and_long_where_they_are_not() -> None:
+    one = pace()
+    for _ in range(50):
+        answered(one, 5)
+    quick = one.patience_ns
+    assert quick < one.timeout_ns
+    one.late(1000 * MS)
+    assert one.patience_ns >= quick + 4000 * MS
+    other = pace()
+    for _ in range(50):
+        answered(other, 900)
+    assert other.patience_ns > 2 * 900 * MS
 
 
 def answered(one: Pace, ms: int) -> None:
