@@ -29,7 +29,7 @@ def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:
         tuple((c.ordinal, c.waiting, c.phase, c.operation) for c in r.coordinates),
         heartbeat is not None and heartbeat > heartbeat_limit_ns,
         tuple((c.group, c.sequence, c.kind, c.state, c.waiting, c.fingerprint) for c in r.calls),
-        tuple((g.group, g.enqueued, g.retired) for g in r.groups),
+        tuple((g.group, g.enqueued, g.retired, g.history) for g in r.groups),
         tuple((n.kind, n.message, n.location) for n in r.notes),
         r.activity,
         (r.stack.frames, r.stack.waits, r.stack.refused) if r.stack is not None else None,

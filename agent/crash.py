@@ -44,7 +44,7 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
             found_late.append(node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost))))
         return found_late
     if cycles := order.find(snapshot, graph):
-        return [program.order_finding(snapshot, graph, cycle) for cycle in cycles]
+        return [program.cycle_finding(snapshot, graph, cycle) for cycle in cycles]
     if snapshot.lost:
         return [node_loss.finding(snapshot, graph, tuple(sorted(snapshot.lost)))]
     if _died_by_itself(snapshot, trouble[0]):

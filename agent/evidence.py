@@ -134,11 +134,26 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """A rank's newest collectives in one group, as hashes of what members must agree on: those of the
+    sequences up to ``last``, oldest first, None where one is unknown. The highest bit marks hashes that the
+    recorder told, which compare among themselves only."""
+
+    last: int
+    hashes: tuple[int | None, ...]
+
+    def by_sequence(self) -> dict[int, int]:
+        first = self.last - len(self.hashes) + 1
+        return {first + k: value for k, value in enumerate(self.hashes) if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """A process group as one member sees it. ``enqueued``: highest collective sequence that this rank has
     entered, exact ``as_of_age_ns`` ago. ``retired``: highest known to be finished. ``members`` is None
     where the shim could not store them. ``group`` identifies the group job-wide. ``started``: highest that
-    the device has begun, None unless the recorder times it; not exchanged between agents."""
+    the device has begun, None unless the recorder times it; not exchanged between agents. ``history`` is
+    None while the rank is not silent."""
 
     group: int
     name: str
@@ -149,6 +164,7 @@ class GroupView:
     retired: int | None
     as_of_age_ns: int
     started: int | None = None
+    history: Fingerprints | None = None
 
 
 @dataclass(frozen=True, slots=True)

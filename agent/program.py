@@ -6,8 +6,12 @@ The rules are in ``mismatch``, ``order`` and ``missing``; here they become sente
 
 from __future__ import annotations
 
-from scoutd.agent import mismatch
+from collections.abc import Mapping
+
+from scoutd.agent import mismatch, missing
+from scoutd.agent.alignment import Shift
 from scoutd.agent.consensus import Consensus
+from scoutd.agent.evidence import Call
 from scoutd.agent.finding import Finding
 from scoutd.agent.missing import Missing
 from scoutd.agent.narrative import (
@@ -29,24 +33,23 @@ from scoutd.agent.waitfor import WaitGraph
 def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Mismatch) -> Finding:
     """COLLECTIVE_MISMATCH with both fingerprints; nobody implicated where C3 cannot judge."""
     ranks = list(found.minority)
+    shifts = missing.shifts(snapshot, found)
     sides: dict[str, list[int]] = {}
     for rank, call in found.calls.items():
         sides.setdefault(mismatch.describe(call), []).append(rank)
     place = f"#{found.at[1]} of {snapshot.group_name(found.at[0])}"
     text = "; ".join(f"{ranks_text(r)}: {side}" for side, r in sorted(sides.items(), key=lambda s: len(s[1])))
-    blamed = f"{ranks_text(ranks)} called something else" if ranks else "the members disagree"
+    blamed = _blamed(ranks, shifts)
     first = snapshot.ranks[ranks[0] if ranks else min(found.calls)]
     return Finding(
-        cause=Cause.COLLECTIVE_MISMATCH,
+        cause=Cause.COLLECTIVE_MISSING if shifts else Cause.COLLECTIVE_MISMATCH,
         status=found.consensus.status,
         scope=Scope.RANK if ranks else Scope.GROUP,
         summary=f"{blamed} in collective {place} — {text}",
         action=Action.FIX_PROGRAM,
         anchor=f"group {found.at[0]:016x} sequence {found.at[1]}",
         onset_age_ns=max(c.age_ns + snapshot.age_ns(r) for r, c in found.calls.items()),
-        implicated=tuple(
-            implicate(snapshot, r, f"called {mismatch.describe(found.calls[r])}") for r in ranks
-        ),
+        implicated=tuple(implicate(snapshot, r, _reason(found.calls[r], shifts.get(r))) for r in ranks),
         suspects=tuple(sorted(found.calls)),
         cleared=cleared(snapshot, graph, ranks),
         phase=phase_of(first),
@@ -54,6 +57,7 @@ def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Misma
         peer_group=found.members,
         evidence=(
             *(EvidenceItem(r, "fingerprint", mismatch.describe(c)) for r, c in sorted(found.calls.items())),
+            *(EvidenceItem(r, "alignment", each.text) for r, each in sorted(shifts.items())),
             EvidenceItem(
                 None,
                 "consensus",
@@ -62,6 +66,19 @@ def mismatch_finding(snapshot: Snapshot, graph: WaitGraph, found: mismatch.Misma
             ),
         ),
     )
+
+
+def _blamed(ranks: list[int], shifts: Mapping[int, Shift]) -> str:
+    if not ranks:
+        return "the members disagree"
+    if not shifts:
+        return f"{ranks_text(ranks)} called something else"
+    return f"{ranks_text(ranks)} {shifts[ranks[0]].what} and is therefore at another call"
+
+
+def _reason(call: Call, shift: Shift | None) -> str:
+    called = f"called {mismatch.describe(call)}"
+    return called if shift is None else f"{shift.what}: {shift.text}; {called}"
 
 
 def exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...]) -> Finding:
@@ -83,6 +100,12 @@ def exited_finding(snapshot: Snapshot, graph: WaitGraph, gone: tuple[int, ...]) 
         peer_group=group_of(snapshot, graph, gone),
         evidence=tuple(e for r in gone for e in rank_evidence(snapshot, r)),
     )
+
+
+def cycle_finding(snapshot: Snapshot, graph: WaitGraph, cycle: Cycle) -> Finding:
+    """Why these ranks wait for each other: one has passed a collective by, or their orders differ."""
+    gap = missing.passed(snapshot, graph, cycle.ranks)
+    return order_finding(snapshot, graph, cycle) if gap is None else missing_finding(snapshot, graph, gap)
 
 
 def order_finding(snapshot: Snapshot, graph: WaitGraph, cycle: Cycle) -> Finding:
@@ -124,6 +147,12 @@ def missing_finding(snapshot: Snapshot, graph: WaitGraph, found: Missing) -> Fin
     waiting = [r for r in found.members if r not in found.place.absent]
     if not named:
         what = f"{ranks_text(waiting)} wait in {place}, {ranks_text(found.place.absent)} ended without it"
+    elif found.added and found.passed:
+        what = f"{ranks_text(named)} waits in {place}, which all others have passed by"
+    elif found.passed:
+        what = (
+            f"{ranks_text(named)} went on to a later step without {place}, where {ranks_text(waiting)} wait"
+        )
     elif found.added:
         what = f"{ranks_text(named)} waits in {place}, which nobody else made: all others are done"
     else:

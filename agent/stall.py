@@ -64,7 +64,7 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     if graph.roots or ailing:
         return _roots_and_devices(snapshot, graph, ailing, settings, timeout), graph.undecided
     if cycles := order.find(snapshot, graph):
-        return [program.order_finding(snapshot, graph, cycle) for cycle in cycles], ()
+        return [program.cycle_finding(snapshot, graph, cycle) for cycle in cycles], ()
     if not graph.undecided and (awaited := node_loss.awaited(snapshot, graph)):
         return [node_loss.finding(snapshot, graph, awaited)], ()
     if stuck and not any(place.unknown for place in graph.places.values()):

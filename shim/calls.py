@@ -7,6 +7,9 @@ and reused, so that a publication costs the same in a group of 8 and of 8192.
 
 The fingerprint covers what members must agree on: group, operation, element type, size (where sizes must
 agree) and argument (reduce operation or root). The splits of an all_to_all stand beside it (``splits.py``).
+
+HISTORY keeps the last fingerprints of every group. Collectives that no public call shows are added from the
+recorder's dump; it knows less of them, so their fingerprints carry a mark and compare among themselves.
 """
 
 from __future__ import annotations
@@ -60,14 +63,18 @@ def make_template(
     """``numel`` is UNKNOWN_U64 where members' sizes may legally differ; it is then not compared."""
     subject = "p2p" if kind in (shm.CallKind.P2P_SEND, shm.CallKind.P2P_RECV) else operation
     text = f"{group}|{subject}|{dtype}|{numel}|{argument}"
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    fingerprint = fingerprint_of(text)
     fields = [
         shm.encode_text(value, size)
         for value, size in ((operation, 32), (dtype, 16), (argument, 48), (shape, 48))
     ]
-    return Template(
-        kind, int.from_bytes(digest, "little"), numel, _TAIL.pack(*fields), shm.encode_text(operation, 96)
-    )
+    return Template(kind, fingerprint, numel, _TAIL.pack(*fields), shm.encode_text(operation, 96))
+
+
+def fingerprint_of(text: str) -> int:
+    """63 bits, never 0: the highest bit says that a fingerprint was recorded."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") & ~shm.RECORDED or 1
 
 
 class OpenCall:
@@ -140,6 +147,16 @@ class Calls:
         """The group's history has this fingerprint at ``sequence``."""
         if sequence <= 0:
             return
+        self._write_history(state, sequence, fingerprint)
+
+    def recall(self, state: GroupState, sequence: int, subject: str) -> None:
+        """The history has a recorded collective at ``sequence``, unless that place is taken by this or a
+        later one. ``subject``: what the recorder knows of it."""
+        at = (_HISTORY_AT + (state.slot * _DEPTH + sequence % _DEPTH) * _HISTORY_COPY) >> 3
+        if 0 < sequence <= state.highest and self._file.words[at] < sequence:
+            self._write_history(state, sequence, fingerprint_of(f"{state.group}|{subject}") | shm.RECORDED)
+
+    def _write_history(self, state: GroupState, sequence: int, fingerprint: int) -> None:
         payload = _HISTORY_PACK(state.group, sequence, fingerprint)
         at = _HISTORY_AT + (state.slot * _DEPTH + sequence % _DEPTH) * _HISTORY_COPY
         file = self._file

@@ -193,6 +193,7 @@ class Groups:
             with self._file.lock:
                 found = self._meetings[key] = GroupState(None, name, ranks, self._free.pop(), "store")
                 found.sequence = self._file.sequence_of(shm.COUNTERS, found.slot)
+                self._forget_history(found.slot)
                 self._publish(found, None, destroyed=0)
         return found
 
@@ -243,11 +244,17 @@ class Groups:
             ranks = list(c10d._world.pg_group_ranks[pg])
             state = GroupState(pg, str(name), ranks, self._free.pop(), str(c10d.get_backend(pg)))
             state.sequence = self._file.sequence_of(shm.COUNTERS, state.slot)
+            self._forget_history(state.slot)
             self._publish(state, pg, destroyed=0)
             key = id(pg)
             self._references[key] = weakref.ref(pg, lambda _: self._collected(key))
             self._by_object[key] = state
         return state
+
+    def _forget_history(self, slot: int) -> None:
+        """The slot's history is empty: what an earlier group of this slot did is not this one's."""
+        for k in range(shm.HISTORY_DEPTH):
+            self._file.words[shm.HISTORY.position(slot * shm.HISTORY_DEPTH + k, 0) >> 3] = 0
 
     def _publish(self, state: GroupState, pg: Any, destroyed: int) -> None:
         runs = runs_of(state.rank_of)

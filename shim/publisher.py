@@ -15,6 +15,7 @@ from typing import Final
 
 from scoutd.proto import shm
 from scoutd.shim import recorder
+from scoutd.shim.calls import Calls
 from scoutd.shim.coordinates import Coordinates
 from scoutd.shim.groups import Groups, GroupState
 from scoutd.shim.guard import Guard
@@ -32,9 +33,16 @@ class Publisher:
     """The thread and what it polls. ``beat`` is one turn of it."""
 
     def __init__(
-        self, file: ShmFile, coordinates: Coordinates, groups: Groups, works: Works, guard: Guard
+        self,
+        file: ShmFile,
+        coordinates: Coordinates,
+        groups: Groups,
+        calls: Calls,
+        works: Works,
+        guard: Guard,
     ) -> None:
         self._file: Final = file
+        self._calls: Final = calls
         self._coordinates: Final = coordinates
         self._groups: Final = groups
         self._works: Final = works
@@ -118,6 +126,10 @@ class Publisher:
         entries = recorder.of_living_groups(entries, enqueued)
         for name, retired in recorder.retired_by_group(entries).items():
             self._groups.set_retired(states[name], retired)
+        for entry in entries:
+            state = states[entry.group_name]
+            if entry.sequence > state.highest - shm.HISTORY_DEPTH:
+                self._calls.recall(state, entry.sequence, entry.subject)
         unfinished = [entry for entry in entries if not entry.retired]
         self._pending = len(unfinished)
         for slot, entry in enumerate(unfinished[: shm.PENDING.slots]):

@@ -81,6 +81,11 @@ class Entry(NamedTuple):
     offset: int
     incarnation: int = 0
 
+    @property
+    def subject(self) -> str:
+        """What members must agree on, as far as a recorder tells."""
+        return f"{self.operation}|{self.dtype}|{self.numel}"
+
 
 def canonical_operation(profiling_name: str) -> str:
     """The public name of a recorded collective."""

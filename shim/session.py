@@ -60,7 +60,9 @@ class Session:
         self.works: Final = works.Works(self.calls, self.coordinates)
         self.notes: Final = DeathNotes(self.file, self.guard)
         self.discovery: Final = Discovery(self.coordinates, self.guard, self.undo, self.describe)
-        self.publisher: Final = Publisher(self.file, self.coordinates, self.groups, self.works, self.guard)
+        self.publisher: Final = Publisher(
+            self.file, self.coordinates, self.groups, self.calls, self.works, self.guard
+        )
         self.agreement: Final = Agreement(_default_store(), self.rank, self.file.user_folder, self.identify)
         self.rendezvous: Final = Rendezvous(
             _default_store(), self.rank, self.world_size, lambda: self.file.observer_address, self.tell

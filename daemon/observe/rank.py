@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from scoutd.agent.evidence import ProcessStatus, ProcessView, RankReport, Stack
+from scoutd.agent.evidence import Call, GroupView, ProcessStatus, ProcessView, RankReport, Stack
 from scoutd.daemon.observe import translate
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.processes import ProcessWatch
@@ -107,10 +107,16 @@ class ObservedRank:
             silent_ns=translate.age(now_ns, moved or header.attached_ns),
             attached_age_ns=translate.age(now_ns, header.attached_ns),
             calls=merged,
-            groups=translate.groups(file.groups.records, file.counters.records, merged, now_ns),
+            groups=self._groups(merged, now_ns),
             notes=translate.notes(notes, now_ns),
             stack=_aged(self.stack, moved, now_ns),
         )
+
+    def _groups(self, calls: tuple[Call, ...], now_ns: int) -> tuple[GroupView, ...]:
+        """The process groups, with their histories where the whole file was read."""
+        file = self.file
+        views = translate.groups(file.groups.records, file.counters.records, calls, now_ns)
+        return translate.with_histories(views, file.history.records.values()) if file.whole else views
 
     def _note_movement(self) -> None:
         """``_moved_ns`` is the newest stamp of a coordinate or of a counter that was seen to grow."""

@@ -100,6 +100,7 @@ class RankFile:
             self.counters: Final = Table(shm.COUNTERS)
             self.groups: Final = Table(shm.GROUPS)
             self.calls: Final = Table(shm.CALLS)
+            self.history: Final = Table(shm.HISTORY)
             self.notes: Final = Table(shm.NOTES)
             self.topology: Final = Table(shm.TOPOLOGY)
             self.discovery: Final = Table(shm.DISCOVERY)
@@ -129,12 +130,12 @@ class RankFile:
             self._read([self._header])
         else:
             # One slot more than is known, so that a new group is seen in the pass in which it appears.
-            span = min(max(self.groups.records, default=-1) + 2, shm.COUNTERS.slots)
-            self._read([self.counters], slots=span)
+            self._read([self.counters], slots=self._span())
             if self._counts_unknown_group():
                 self._read([self.groups])
         if whole:
             self._read([self.recorder, self.pending])
+            self._read([self.history], slots=self._span() * shm.HISTORY_DEPTH)
         if whole or self._passes % GROUPS_EVERY == 0:
             self._read([self.calls])
         if whole:
@@ -172,6 +173,10 @@ class RankFile:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def _span(self) -> int:
+        """Slots up to that of the last known group, and one more."""
+        return min(max(self.groups.records, default=-1) + 2, shm.COUNTERS.slots)
 
     def _counts_unknown_group(self) -> bool:
         groups = self.groups.records

@@ -19,6 +19,7 @@ from scoutd.agent.evidence import (
     Coordinate,
     DeathNote,
     Fingerprint,
+    Fingerprints,
     GroupView,
     Members,
     Phase,
@@ -185,6 +186,26 @@ def _group(
         retired=retired,
         as_of_age_ns=as_of_age,
     )
+
+
+def with_histories(views: Iterable[GroupView], records: Iterable[shm.History]) -> tuple[GroupView, ...]:
+    """The same groups, each with the fingerprints of its newest collectives."""
+    told: dict[int, dict[int, int]] = {}
+    for record in records:
+        told.setdefault(record.group, {})[record.sequence] = record.fingerprint
+    return tuple(
+        replace(view, history=history(told[view.group], view.enqueued)) if view.group in told else view
+        for view in views
+    )
+
+
+def history(told: Mapping[int, int], enqueued: int) -> Fingerprints | None:
+    """The newest fingerprints without a gap at the end; sequences beyond ``enqueued`` are an earlier
+    group's."""
+    last = max((sequence for sequence in told if sequence <= enqueued), default=0)
+    first = max(1, last - shm.HISTORY_DEPTH + 1)
+    values = tuple(told.get(sequence) for sequence in range(first, last + 1))
+    return Fingerprints(last, values) if last else None
 
 
 def _members(group: shm.Group) -> Members | None:

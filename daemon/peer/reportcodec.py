@@ -20,6 +20,7 @@ from scoutd.agent.evidence import (
     CallState,
     Coordinate,
     DeathNote,
+    Fingerprints,
     Frame,
     GroupView,
     NodeReport,
@@ -39,6 +40,7 @@ MAX_REPORT_BYTES: Final = 1 << 20
 
 MAX_RANKS: Final = 4096
 MAX_SPLITS: Final = 16
+MAX_HISTORY: Final = 16
 UNKNOWN_SPLIT: Final = (1 << 32) - 1
 STATUSES: Final = {
     ProcessStatus.RUNNING: pb.PROCESS_RUNNING,
@@ -254,20 +256,41 @@ def _read_splits(numbers: Sequence[int]) -> tuple[int | None, ...]:
 
 
 def _group(each: GroupView, writer: Writer) -> pb.GroupEvidence:
-    return pb.GroupEvidence(
+    message = pb.GroupEvidence(
         group=writer.group(each),
         enqueued=each.enqueued,
         retired=each.retired,
         as_of_age_ns=each.as_of_age_ns,
     )
+    if each.history is not None:
+        message.history_last = each.history.last
+        message.history.extend(0 if h is None else writer.hash(h) + 1 for h in each.history.hashes)
+    return message
 
 
 def _read_group(message: pb.GroupEvidence, reader: Reader) -> GroupView:
     group, name, description, backend, members = at(reader.groups, message.group)
     retired = message.retired if message.HasField("retired") else None
     return GroupView(
-        group, name, description, backend, members, message.enqueued, retired, message.as_of_age_ns
+        group,
+        name,
+        description,
+        backend,
+        members,
+        message.enqueued,
+        retired,
+        message.as_of_age_ns,
+        history=_read_history(message, reader),
     )
+
+
+def _read_history(message: pb.GroupEvidence, reader: Reader) -> Fingerprints | None:
+    if len(message.history) > MAX_HISTORY:
+        raise ValueError(f"a history of {len(message.history)} collectives")
+    if not message.history:
+        return None
+    hashes = tuple(at(reader.hashes, index - 1) if index else None for index in message.history)
+    return Fingerprints(message.history_last, hashes)
 
 
 def _note(each: DeathNote, writer: Writer) -> pb.DeathNoteEvidence:

@@ -45,7 +45,7 @@ class Writer:
         self._message: Final = message
         self._known: Final[dict[Hashable, int]] = {}
         self._groups: Final[dict[int, int]] = {}
-        self._counts: Final = {"text": 0, "group": 0, "signature": 0}
+        self._counts: Final = {"text": 0, "group": 0, "signature": 0, "hash": 0}
 
     def text(self, text: str) -> int:
         return self._index("text", text, lambda: self._message.texts.append(cut(text)))
@@ -64,6 +64,9 @@ class Writer:
     def signature(self, call: Call) -> int:
         key = (call.kind, call.fingerprint, call.shape)
         return self._index("signature", key, lambda: self._add_signature(call))
+
+    def hash(self, value: int) -> int:
+        return self._index("hash", value, lambda: self._message.hashes.append(value))
 
     def _index(self, table: str, value: Hashable, add: Callable[[], object]) -> int:
         key = (table, value)
@@ -104,6 +107,7 @@ class Reader:
         self.texts: Final = list(message.texts)
         if any(len(text) > MAX_TEXT for text in self.texts):
             raise ValueError("a text is too long")
+        self.hashes: Final = list(message.hashes)
         self.groups: Final = [self._group(each) for each in message.groups]
         self.signatures: Final = [self._signature(each) for each in message.signatures]
 

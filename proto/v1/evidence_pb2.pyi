@@ -45,7 +45,7 @@ CALL_P2P_RECV: CallKind
 CALL_STORE: CallKind
 
 class NodeEvidence(_message.Message):
-    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks")
+    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks", "hashes")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class NodeEvidence(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     node: str
@@ -66,7 +67,8 @@ class NodeEvidence(_message.Message):
     groups: _containers.RepeatedCompositeFieldContainer[GroupIdentity]
     signatures: _containers.RepeatedCompositeFieldContainer[CallSignature]
     ranks: _containers.RepeatedCompositeFieldContainer[RankEvidence]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ...) -> None: ...
+    hashes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ..., hashes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GroupIdentity(_message.Message):
     __slots__ = ("id", "name", "description", "backend", "members_known", "runs")
@@ -199,16 +201,20 @@ class CallEvidence(_message.Message):
     def __init__(self, group: _Optional[int] = ..., group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., state: _Optional[_Union[CallState, str]] = ..., signature: _Optional[int] = ..., age_ns: _Optional[int] = ..., waiting: bool = ..., recorder: bool = ..., peer: _Optional[int] = ..., tag: _Optional[int] = ..., left_age_ns: _Optional[int] = ..., sends: _Optional[_Iterable[int]] = ..., receives: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GroupEvidence(_message.Message):
-    __slots__ = ("group", "enqueued", "retired", "as_of_age_ns")
+    __slots__ = ("group", "enqueued", "retired", "as_of_age_ns", "history", "history_last")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
     AS_OF_AGE_NS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_LAST_FIELD_NUMBER: _ClassVar[int]
     group: int
     enqueued: int
     retired: int
     as_of_age_ns: int
-    def __init__(self, group: _Optional[int] = ..., enqueued: _Optional[int] = ..., retired: _Optional[int] = ..., as_of_age_ns: _Optional[int] = ...) -> None: ...
+    history: _containers.RepeatedScalarFieldContainer[int]
+    history_last: int
+    def __init__(self, group: _Optional[int] = ..., enqueued: _Optional[int] = ..., retired: _Optional[int] = ..., as_of_age_ns: _Optional[int] = ..., history: _Optional[_Iterable[int]] = ..., history_last: _Optional[int] = ...) -> None: ...
 
 class DeathNoteEvidence(_message.Message):
     __slots__ = ("source", "kind", "message", "location", "user_location", "age_ns")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scoutd.agent.evidence import CallKind, CallState, Members, Source
+from scoutd.agent.evidence import CallKind, CallState, Fingerprints, Members, Source
 from scoutd.daemon.observe import translate
 from scoutd.proto import shm
 from tests.unit.daemon_observe.writer import CALL, COORDINATE, GROUP
@@ -114,3 +114,15 @@ def test_a_call_that_ended_after_the_dump_has_ended() -> None:
 def test_a_dump_that_is_being_written_counts_and_an_older_one_does_not() -> None:
     assert [c.sequence for c in translate.recorder_calls(recorded(5), 6 * S, 9 * S)] == [5]
     assert translate.recorder_calls(recorded(5), 8 * S, 9 * S) == []
+
+
+def test_a_history_is_what_the_group_called_last() -> None:
+    records = [shm.History(7, 40 + k, 100 + k) for k in range(3)]
+    records += [shm.History(7, 45, 1), shm.History(9, 1, 2)]  # an earlier group of the slot, another group
+    (view,) = translate.with_histories(translate.groups({0: GROUP}, counters(42), [], NOW), records)
+    assert view.history == Fingerprints(42, (*[None] * 13, 100, 101, 102))
+
+
+def test_a_group_without_history_has_none() -> None:
+    (view,) = translate.with_histories(translate.groups({0: GROUP}, counters(42), [], NOW), [])
+    assert view.history is None

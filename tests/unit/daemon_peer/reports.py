@@ -13,6 +13,7 @@ from scoutd.agent.evidence import (
     Coordinate,
     DeathNote,
     Fingerprint,
+    Fingerprints,
     Frame,
     GroupView,
     Members,
@@ -37,7 +38,19 @@ runs = st.tuples(u32, st.integers(0, 8), st.integers(0, 64))
 members = st.builds(Members, st.lists(runs, max_size=4).map(tuple))
 prints = st.builds(Fingerprint, texts, texts, maybe_u64, st.none() | texts)
 group_ids = st.integers(0, 3) | u64
-groups = st.builds(GroupView, group_ids, texts, texts, texts, st.none() | members, u64, maybe_u64, u64)
+histories = st.builds(Fingerprints, u64, st.lists(maybe_u64, min_size=1, max_size=16).map(tuple))
+groups = st.builds(
+    GroupView,
+    group_ids,
+    texts,
+    texts,
+    texts,
+    st.none() | members,
+    u64,
+    maybe_u64,
+    u64,
+    history=st.none() | histories,
+)
 splits = st.lists(st.none() | st.integers(0, 2**32 - 2), max_size=16).map(tuple)
 calls = st.builds(
     Call,
