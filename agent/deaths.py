@@ -3,7 +3,8 @@
 After one rank dies the others die too: their collectives fail with connection errors, their launcher sends
 SIGTERM, their libraries abort. A death is a *consequence* if it
 
-- came by SIGTERM, SIGINT or SIGHUP after somebody else's end, or
+- came by SIGTERM, SIGINT or SIGHUP after somebody else's end, or by SIGKILL long after one on its node
+  (launchers that wait, and then kill the rest), or
 - is an exception whose text is a lost connection, or that left a collective after somebody else's end, or
 - is an abort (SIGABRT), a failure or an unseen end inside a collective: judged on that collective first
   (``mismatch``), because the process that aborts may be innocent.
@@ -45,6 +46,9 @@ LOST_CONNECTION: Final = (
     "connection to remote",
     "lost connection",
 )
+SWEEP_NS: Final = 3_000_000_000
+"""More than an agent's rounds lie apart (``Settings.max_gap_s``): an exit is never noticed so much late."""
+
 CANCELLED: Final = ("KeyboardInterrupt", "SystemExit", "SignalException")
 POLITE: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -58,6 +62,9 @@ class Kind(str, Enum):
     LOST = "LOST"
     ABORTED = "ABORTED"
     PRIMARY = "PRIMARY"
+
+
+CONSEQUENCES: Final = (Kind.POLITE, Kind.LOST, Kind.ABORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +87,24 @@ def deaths(snapshot: Snapshot) -> list[Death]:
 
 def _deaths(snapshot: Snapshot) -> list[Death]:
     reported = snapshot.once(_reported, lasting=True)
-    aged = (replace(d, age_ns=d.age_ns + snapshot.age_ns(d.rank)) for d in reported)
-    return sorted(aged, key=lambda d: (-d.age_ns, d.rank))
+    aged = [replace(d, age_ns=d.age_ns + snapshot.age_ns(d.rank)) for d in reported]
+    judged = [replace(d, kind=Kind.POLITE) if _swept_up(snapshot, d, aged) else d for d in aged]
+    return sorted(judged, key=lambda d: (-d.age_ns, d.rank))
+
+
+def _swept_up(snapshot: Snapshot, killed: Death, found: list[Death]) -> bool:
+    """A SIGKILL long after another rank of the same node had failed: the launcher's patience was over.
+
+    The times of one node are of one clock, and exits are noticed within ``SWEEP_NS``. A rank that showed life
+    after that failure did not cause it, however soon it was killed.
+    """
+    report = snapshot.ranks[killed.rank]
+    if killed.kind is not Kind.PRIMARY or report.process.signal != signal.SIGKILL or report.process.oom:
+        return False
+    node = snapshot.nodes[killed.rank]
+    near = [d.age_ns for d in found if d.kind in CONSEQUENCES and snapshot.nodes[d.rank] == node]
+    lived = min(killed.age_ns + SWEEP_NS, _last_sign_age(report) + snapshot.age_ns(killed.rank))
+    return max(near, default=0) > lived
 
 
 def _reported(snapshot: Snapshot) -> list[Death]:
@@ -107,8 +130,13 @@ def _gone_age(report: RankReport) -> int:
     """Age of the exit; of one that nobody saw, the age of the last sign of life, which cannot be later."""
     if report.process.gone_age_ns is not None:
         return report.process.gone_age_ns
-    signs = [report.silent_ns, *([] if report.heartbeat_age_ns is None else [report.heartbeat_age_ns])]
-    return min(signs)
+    return _last_sign_age(report)
+
+
+def _last_sign_age(report: RankReport) -> int:
+    """Age of the last coordinate, call or heartbeat."""
+    beat = report.heartbeat_age_ns
+    return report.silent_ns if beat is None else min(report.silent_ns, beat)
 
 
 def primaries(found: list[Death]) -> list[Death]:

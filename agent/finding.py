@@ -45,6 +45,8 @@ class Finding:
     symptom: Symptom = Symptom.HANG
     hold: State | None = None
     held: str = ""
+    ending: bool = False
+    """The ranks were judged by how they ended."""
 
     @property
     def ranks(self) -> tuple[int, ...]:

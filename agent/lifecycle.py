@@ -10,7 +10,7 @@ state is reported once.
 - A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other.
 - The verdict about an unreachable node is RESOLVED when the node is back.
 - What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
-  new verdict about deaths.
+  new verdict about how ranks ended, unless it names a node that is gone.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ from scoutd.agent.verdict import (
     Verdict,
     verdict_id,
 )
-
-DEATHS = frozenset({Cause.PROCESS_DEAD})
 
 
 @dataclass
@@ -151,11 +149,12 @@ class Ledger:
     ) -> list[Verdict]:
         ranks = frozenset(finding.ranks)
         reports = self._give_way(finding, now_ns)
-        over = self._confirmed_over(ranks, finding.cause)
+        follows = finding.cause is Cause.PROCESS_DEAD or (finding.ending and not _is_node_loss(finding))
+        over = self._confirmed_over(ranks, follows)
         if over is not None:
             self._episodes[over].seen = True
             fresh = frozenset(i.rank for i in finding.implicated) - self._blamed()
-            if finding.hold is not None or not fresh or finding.cause in DEATHS:
+            if finding.hold is not None or not fresh or follows:
                 return []
             finding = replace(finding, implicated=tuple(i for i in finding.implicated if i.rank in fresh))
             ranks = fresh
@@ -196,12 +195,13 @@ class Ledger:
         why = f"{ranks_text(finding.ranks)} named since: {finding.cause.value}"
         return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in nameless]
 
-    def _confirmed_over(self, ranks: frozenset[int], cause: Cause) -> str | None:
-        """A confirmed, unresolved verdict that already explains this finding."""
+    def _confirmed_over(self, ranks: frozenset[int], follows: bool) -> str | None:
+        """A confirmed, unresolved verdict that already explains this finding. ``follows``: the finding is
+        about how ranks ended, which any fault explains that was there before."""
         for identity, episode in self._episodes.items():
             if self._verdicts[identity].state is not State.CONFIRMED:
                 continue
-            if episode.ranks & ranks or cause in DEATHS:
+            if episode.ranks & ranks or follows:
                 return identity
         return None
 
@@ -258,6 +258,11 @@ class Ledger:
         for identity in closed[: max(0, len(closed) - self._limit)]:
             del self._verdicts[identity]
         return verdict
+
+
+def _is_node_loss(finding: Finding) -> bool:
+    """A node that is gone is a fault of its own, whatever was wrong before."""
+    return finding.cause is Cause.NODE_UNREACHABLE and bool(finding.implicated)
 
 
 def _is_back(snapshot: Snapshot, verdict: Verdict) -> bool:

@@ -12,7 +12,7 @@ cannot name a rank says so (status INCONCLUSIVE or AGREE, nobody implicated); no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scoutd.agent import crash, splits, stall
 from scoutd.agent.deaths import Kind, deaths
@@ -40,6 +40,7 @@ def localize(snapshot: Snapshot, settings: Settings, judge_deaths: bool) -> Diag
         return Diagnosis((splits.finding(snapshot, torn),))
     beside = () if torn is None else (splits.finding(snapshot, torn),)
     if died:
-        return Diagnosis((*beside, *crash.find(snapshot, settings)) if judge_deaths else beside)
+        ends = [replace(f, ending=True) for f in crash.find(snapshot, settings)] if judge_deaths else []
+        return Diagnosis((*beside, *ends))
     findings, undecided = stall.find(snapshot, settings)
     return Diagnosis((*beside, *findings), undecided)

@@ -8,7 +8,11 @@ message as there are nodes, and they are made and compared at the pace of C.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LAST_BEAT: Final = 1 << 62
+"""The beat of an agent whose part in the job is over. The largest there is, so a merge keeps it; only a new
+incarnation comes after it."""
 
 
 class Mark(NamedTuple):
@@ -23,6 +27,11 @@ class Mark(NamedTuple):
     version: int
     beat: int
     held: int = 0
+
+    @property
+    def left(self) -> bool:
+        """The node has taken its leave: its last report is final, and no beat follows."""
+        return self.beat >= LAST_BEAT
 
 
 class Blob(NamedTuple):

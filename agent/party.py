@@ -40,6 +40,7 @@ class Party:
         self._decode: Final = decode
         self._published: Hashable = None
         self._sharing = False
+        self._last: NodeReport | None = None
         self._observed_ns = 0
         self._decoded: dict[str, tuple[tuple[int, int], NodeReport | None]] = {}
         self._told: tuple[int, int, frozenset[str]] = (-1, 0, frozenset())
@@ -54,15 +55,17 @@ class Party:
 
     @property
     def ended(self) -> bool:
-        """Every rank of the job is known to be gone, by this node's word or another's."""
-        reports = [report for _, report in self._decoded.values() if report is not None]
-        gone = {
+        """Every rank of the job is known to be gone, by this node's word or another's; or its node is out of
+        reach, and nothing will be heard of it."""
+        reports = {node: report for node, (_, report) in self._decoded.items() if report is not None}
+        away = self.exchange.unreachable
+        over = {
             rank.rank
-            for report in reports
+            for node, report in reports.items()
             for rank in report.ranks
-            if rank.process.status is ProcessStatus.GONE
+            if rank.process.status is ProcessStatus.GONE or node in away
         }
-        return bool(reports) and len(gone) >= max(report.world_size for report in reports)
+        return bool(reports) and len(over) >= max(report.world_size for report in reports.values())
 
     def apply(self, settings: Settings) -> None:
         self._settings = settings
@@ -80,7 +83,7 @@ class Party:
     def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
         """This node's own report. It is published when it has to be and says something new."""
         effects = self.core.step(Observed(report), now_ns)
-        self._observed_ns = now_ns
+        self._last, self._observed_ns = report, now_ns
         self.exchange.replica.expect(report.world_size)
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
@@ -115,6 +118,12 @@ class Party:
 
     def conclude(self, now_ns: int) -> list[Effect]:
         return self.core.step(Conclude(), now_ns)
+
+    def depart(self, now_ns: int) -> list[Outgoing]:
+        """The job is over on this node: the farewell to its peers, with how its ranks ended."""
+        if self._last is not None:
+            self.exchange.replica.publish(self._encode(rounded(self._last)), now_ns)
+        return self.exchange.depart(now_ns)
 
     def handle(self, request: Request, now_ns: int) -> Reply:
         """The answer to a peer; a Relay is answered through ``relay`` and ``relayed``."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scoutd.agent.messages import Blob, Mark
+from scoutd.agent.messages import LAST_BEAT, Blob, Mark
 
 MOST: Final = (1 << 62) - 1
 """A larger incarnation or age is nonsense; sums of what is smaller still fit the wire."""
@@ -80,6 +80,16 @@ class Replica:
         entry = self.entries[self.me]
         entry.mark = entry.mark._replace(beat=entry.mark.beat + 1)
         entry.heard_ns = now_ns
+
+    def depart(self, now_ns: int) -> None:
+        """This node's part in the job is over, and what it has published is final."""
+        entry = self.entries[self.me]
+        entry.mark = entry.mark._replace(beat=LAST_BEAT)
+        entry.heard_ns = now_ns
+
+    def present(self) -> list[str]:
+        """Nodes that have not taken their leave, this one included."""
+        return [node for node, entry in self.entries.items() if entry.mark.beat < LAST_BEAT]
 
     def move(self, address: str) -> None:
         """This node listens elsewhere from now on."""

@@ -7,6 +7,7 @@ secret that the configuration names, else the one that rank 0's shim left in the
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections import Counter
@@ -30,6 +31,11 @@ from scoutd.daemon.seams import ObservationPort
 
 MIN_SECRET_BYTES: Final = 16
 TIDY_NS: Final = 5_000_000_000
+DEPARTED_NS: Final = 60_000_000_000
+"""Agents that lag behind may still ask how the job ended here."""
+
+FAREWELL_S: Final = 1.0
+"""How long an agent that ends waits for its farewells."""
 
 
 class Neighbours:
@@ -52,6 +58,7 @@ class Neighbours:
         self._client: Final = PeerClient(traffic, self._credentials)
         self._station: Final = Station(node, incarnation, self._client, clock, wake, failed)
         self._parties: Final[dict[str, JobParty]] = {}
+        self._departed: Final[dict[str, JobParty]] = {}
         self._secret: Final = _secret(plan.key_file)
         self._directory: Final = Directory(plan.addresses, plan.dns, plan.default_port)
         self._lost: Final[dict[str, frozenset[str]]] = {}
@@ -59,7 +66,7 @@ class Neighbours:
         self._tidied_ns = 0
         if plan.advertise or plan.interface:
             advertise.choose(plan.advertise, plan.interface)
-        self.service: Final = PeerService(self._parties.get, self._client.challenges.__contains__, traffic)
+        self.service: Final = PeerService(self._host, self._client.challenges.__contains__, traffic)
         self.listener: Final = Listener(
             self.service, lambda: advertise.choose(plan.advertise, plan.interface), self._credentials
         )
@@ -81,7 +88,8 @@ class Neighbours:
             self.listener.prefer(port)
 
     def admit(self, job: str, settings: Settings, exchange: ExchangeSettings) -> JobParty:
-        """The core of a job that was not known before."""
+        """The core of a job that was not known before, or had left."""
+        self._forget(job)
         party = self._parties[job] = JobParty(job, settings, exchange, self._station)
         return party
 
@@ -109,12 +117,23 @@ class Neighbours:
         self._station.late_ns = late_ns
 
     def leave(self, job: str) -> None:
-        """The job is over here; its peers are refused from now on."""
+        """The job is over here. Its peers are told, answered for ``DEPARTED_NS`` and then refused."""
         party = self._parties.pop(job, None)
+        if party is None:
+            return
+        self._lost.pop(job, None)
+        self._forget(job)
+        self._departed[job] = party
+        party.depart()
+
+    def _host(self, job: str) -> JobParty | None:
+        return self._parties.get(job) or self._departed.get(job)
+
+    def _forget(self, job: str) -> None:
+        party = self._departed.pop(job, None)
         if party is not None:
             party.close()
             self.service.sessions.forget(job)
-            self._lost.pop(job, None)
 
     def settled(self, job: str) -> bool:
         """The job can be judged for the last time; see ``JobParty.settled``."""
@@ -126,10 +145,10 @@ class Neighbours:
         return party.members(self._station.clock()) if party is not None else []
 
     def states(self) -> Counter[str]:
-        """How many peers of all jobs are ALIVE and UNREACHABLE, this agent not counted."""
-        found: Counter[str] = Counter(ALIVE=0, UNREACHABLE=0)
+        """How many peers of all jobs are in which state, this agent not counted."""
+        found: Counter[str] = Counter(ALIVE=0, UNREACHABLE=0, LEFT=0)
         for job in self._parties:
-            found.update("ALIVE" if m.reachable else "UNREACHABLE" for m in self.members(job) if not m.me)
+            found.update(m.state for m in self.members(job) if not m.me)
         return found
 
     def warnings(self) -> list[str]:
@@ -142,7 +161,10 @@ class Neighbours:
 
     async def close(self) -> None:
         for job in list(self._parties):
-            self.leave(job)
+            self._parties.pop(job).close()
+        await asyncio.gather(*(party.told(FAREWELL_S) for party in self._departed.values()))
+        for job in list(self._departed):
+            self._forget(job)
         await self._directory.close()
         await self.listener.close()
         await self._client.close()
@@ -167,6 +189,9 @@ class Neighbours:
         now = self._station.clock()
         if now - self._tidied_ns >= TIDY_NS:
             self._tidied_ns = now
+            for job, party in list(self._departed.items()):
+                if now - party.departed_ns >= DEPARTED_NS:
+                    self._forget(job)
             self._client.tidy()
 
 

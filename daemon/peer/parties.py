@@ -62,12 +62,13 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An agent of the job as this one sees it. ``heard_ago_ns`` is 0 for this agent itself."""
+    """An agent of the job as this one sees it: ALIVE, UNREACHABLE, or LEFT once the job is over there.
+    ``heard_ago_ns`` is 0 for this agent itself."""
 
     node: str
     address: str
     incarnation: int
-    reachable: bool
+    state: str
     heard_ago_ns: int
     me: bool
 
@@ -94,6 +95,7 @@ class JobParty:
         self.job: Final = job
         self.asked_well = 0
         self.answered = 0
+        self.departed_ns = 0
         self._station: Final = station
         self._knobs = exchange
         self._party: Final = Party(settings, self._new_exchange(), encode_report, decode_report)
@@ -220,7 +222,7 @@ class JobParty:
                 node=node,
                 address=entry.mark.address,
                 incarnation=entry.mark.incarnation,
-                reachable=node not in unreachable,
+                state="LEFT" if entry.mark.left else "UNREACHABLE" if node in unreachable else "ALIVE",
                 heard_ago_ns=0 if node == replica.me else max(0, now_ns - entry.heard_ns),
                 me=node == replica.me,
             )
@@ -244,6 +246,17 @@ class JobParty:
                 f"{self.job}: no agent has reached this one at {station.address}; check peers.advertise"
             )
         return found
+
+    def depart(self) -> None:
+        """The job is over here: its peers are told, and whoever asks is still answered until ``close``."""
+        self.departed_ns = self._station.clock()
+        if self._member is not None and self.exchange.peers:
+            self._send(self._party.depart(self.departed_ns))
+
+    async def told(self, timeout_s: float) -> None:
+        """What is on its way has arrived, or the time is over."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=timeout_s)
 
     def close(self) -> None:
         """Nothing of this job is on its way any more."""
@@ -284,7 +297,7 @@ class JobParty:
 
     async def _exchange_one(self, sent: Outgoing, exchange: Exchange) -> None:
         reply = await self._ask(sent)
-        if self.exchange is not exchange:
+        if self.exchange is not exchange or self.departed_ns:
             return
         now = self._station.clock()
         if reply is None:

@@ -74,7 +74,7 @@ class Metrics:
         ).labels(version, python).set(1)
         registry.register(RankCollector(jobs, clock))
         self.traffic: Final = Traffic()
-        self.peer_states: Callable[[], Mapping[str, int]] = lambda: {"ALIVE": 0, "UNREACHABLE": 0}
+        self.peer_states: Callable[[], Mapping[str, int]] = lambda: {"ALIVE": 0, "UNREACHABLE": 0, "LEFT": 0}
         registry.register(PeerCollector(self.traffic, lambda: self.peer_states()))
         self._losses: Final[dict[str, Callable[[], int]]] = {}
         registry.register(LossCollector(self._losses))

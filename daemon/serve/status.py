@@ -39,7 +39,7 @@ def _member(member: Member) -> pb.Member:
     return pb.Member(
         node=member.node,
         address=member.address,
-        state="ALIVE" if member.reachable else "UNREACHABLE",
+        state=member.state,
         incarnation=member.incarnation,
         heard_ago_s=seconds(member.heard_ago_ns),
         me=member.me,

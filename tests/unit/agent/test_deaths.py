@@ -217,3 +217,57 @@ def test_failures_that_the_program_swallowed_name_nobody() -> None:
         job.dies(rank, ago=1.5 - rank / 10, code=1)
     (verdict,) = confirmed(job.run(0.5))
     assert implicated(verdict) == []
+
+
+def broken_off(job: Job, rank: int, ago: float, code: int | None = 1) -> None:
+    """Its connection is lost in mid-collective, and it ends."""
+    job.waits(rank, state=CallState.FAILED, seconds=ago + 5)
+    job.dies(rank, ago=ago, code=code, note=LOST)
+
+
+def test_who_is_killed_long_after_another_had_failed_was_swept_up_by_its_launcher() -> None:
+    """mpirun and srun wait, and then kill whoever is left: that rank is no culprit."""
+    job = Job(4)
+    for rank in (0, 1, 3):
+        broken_off(job, rank, ago=20.0)
+    job.waits(2, state=CallState.FAILED, seconds=25.0)
+    job.dies(2, ago=1.0, signal=9)
+    reports = job.run(4)
+    assert all(2 not in implicated(v) for v in reports), [v.summary for v in reports]
+
+
+def test_who_showed_life_after_another_had_failed_did_not_cause_it() -> None:
+    job = Job(4)
+    for rank in (0, 1, 3):
+        broken_off(job, rank, ago=2.0)
+    job.waits(2, state=CallState.FAILED, seconds=7.0)
+    job.dies(2, ago=1.0, signal=9)
+    job.change(2, heartbeat_age_ns=ns(1.1))
+    reports = job.run(4)
+    assert all(2 not in implicated(v) for v in reports), [v.summary for v in reports]
+
+
+def test_a_late_look_at_the_exit_does_not_acquit_the_killed_rank() -> None:
+    """The agent noticed the exit a second after the others had broken off: it is still the first."""
+    job = Job(4)
+    for rank in (0, 1, 3):
+        broken_off(job, rank, ago=2.0)
+    job.dies(2, ago=1.0, signal=9)
+    job.change(2, heartbeat_age_ns=ns(2.3), silent_ns=ns(2.4))
+    (verdict,) = confirmed(job.run(4))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_DEAD, [2])
+
+
+def test_how_ranks_end_after_a_verdict_adds_nothing_to_it() -> None:
+    """A stopped rank was named; then the job is ended, and one rank's last word is a lost connection."""
+    job = Job(4)
+    for rank in (0, 1, 3):
+        job.waits(rank)
+    job.stops(2, ago=6.0)
+    (verdict,) = confirmed(job.run(1))
+    assert (verdict.cause, implicated(verdict)) == (Cause.PROCESS_STOPPED, [2])
+    broken_off(job, 1, ago=0.0)
+    for rank in (0, 3):
+        job.dies(rank, ago=0.0, signal=15)
+    assert confirmed(job.run(5)) == []
+    assert [v.id for v in job.core.verdicts] == [verdict.id]

@@ -15,7 +15,7 @@ from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import Cause
 from scoutd.daemon.clock import monotonic_ns
 from scoutd.daemon.observe.job import Discovery
-from scoutd.daemon.peer import parties
+from scoutd.daemon.peer import neighbours, parties
 from scoutd.daemon.peer.neighbours import Neighbours
 from scoutd.daemon.peer.parties import JobParty
 from scoutd.daemon.peer.plan import PeerPlan
@@ -101,7 +101,7 @@ def test_agents_that_share_a_seed_find_each_other() -> None:
     async def work(nodes: tuple[Node, ...]) -> None:
         await until(lambda: all(node.known() == {"n0", "n1", "n2"} for node in nodes), nodes)
         assert all(sum(m.me for m in node.neighbours.members("job")) == 1 for node in nodes)
-        assert nodes[0].neighbours.states() == {"ALIVE": 2, "UNREACHABLE": 0}
+        assert nodes[0].neighbours.states() == {"ALIVE": 2, "UNREACHABLE": 0, "LEFT": 0}
         assert not nodes[0].neighbours.warnings()
 
     cluster(3, work)
@@ -210,11 +210,37 @@ def test_an_agent_that_nobody_reaches_is_told_so() -> None:
     cluster(2, work)
 
 
-def test_an_ended_job_hears_nobody() -> None:
+def states(node: Node) -> dict[str, str]:
+    return {member.node: member.state for member in node.neighbours.members("job")}
+
+
+def test_a_node_whose_job_has_ended_has_left_and_is_not_lost() -> None:
+    async def work(nodes: tuple[Node, ...]) -> None:
+        await until(lambda: all(len(node.known()) == 3 for node in nodes), nodes)
+        nodes[0].neighbours.leave("job")
+        assert nodes[0].neighbours.members("job") == []
+        for other in nodes[1:]:
+            await until(lambda other=other: states(other)[nodes[0].name] == "LEFT", nodes[1:])
+        for _ in range(10):
+            await asyncio.sleep(0.05)
+            for other in nodes[1:]:
+                other.party.exchange.alarm(monotonic_ns())
+                other.round()
+                assert "UNREACHABLE" not in states(other).values()
+
+    cluster(3, work)
+
+
+def test_who_has_left_still_answers_for_a_while_and_then_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(nodes: tuple[Node, ...]) -> None:
         await until(lambda: all(len(node.known()) == 2 for node in nodes), nodes)
-        nodes[0].neighbours.leave("job")
-        await until(lambda: nodes[0].traffic.refused["job"] > 0, nodes[1:])
-        assert nodes[0].neighbours.members("job") == []
+        left = nodes[0].neighbours
+        left.leave("job")
+        assert left.service._hosts("job") is not None
+        monkeypatch.setattr(neighbours, "DEPARTED_NS", 0)
+        monkeypatch.setattr(neighbours, "TIDY_NS", 0)
+        left.admit("other", SETTINGS, EXCHANGE)
+        left.meet(Observation("other", 1, "", NodeReport("other", 1, nodes[0].name, 1, 1, 8)))
+        assert left.service._hosts("job") is None
 
     cluster(2, work)
