@@ -33,6 +33,7 @@ from scoutd.agent.history import History
 from scoutd.agent.lifecycle import Known, Ledger
 from scoutd.agent.localize import Diagnosis, localize
 from scoutd.agent.moment import Moment
+from scoutd.agent.replaywatch import ReplayWatch
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.snapshot import Snapshot, snapshot
 from scoutd.agent.verdict import State, Verdict
@@ -63,6 +64,7 @@ class Core:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._ledger = Ledger(settings.history)
+        self.replays = ReplayWatch(settings)
         self._reports: dict[str, tuple[NodeReport, int]] = {}
         self._local = ""
         self._own: tuple[NodeReport, int] | None = None
@@ -91,7 +93,10 @@ class Core:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        return self._ledger.verdicts
+        replayed = self.replays.verdicts
+        if not replayed:
+            return self._ledger.verdicts
+        return tuple(sorted((*self._ledger.verdicts, *replayed), key=lambda v: v.opened_ns))
 
     def moment(self, verdict_id: str) -> Moment | None:
         """What one of the newest verdicts was decided on; None for older ones and unknown ids."""
@@ -114,9 +119,9 @@ class Core:
         if isinstance(event, Evidence):
             return self._take_evidence(event, now_ns)
         if isinstance(event, Tick):
-            return self._tick(now_ns, final=False)
+            return self._replayed(now_ns) + self._tick(now_ns, final=False)
         if isinstance(event, Conclude):
-            effects = self._tick(now_ns, final=True)
+            effects = self._replayed(now_ns, final=True) + self._tick(now_ns, final=True)
             closing = self._ledger.conclude("the job ended first", now_ns)
             return effects + [Report(v) for v in closing]
         raise TypeError(f"not an event: {event!r}")
@@ -124,6 +129,7 @@ class Core:
     def apply(self, settings: Settings) -> None:
         """New limits hold from the next tick on."""
         self._settings = settings
+        self.replays.apply(settings)
 
     def _observed(self, report: NodeReport, now_ns: int) -> list[Effect]:
         if report.generation < self._generation:
@@ -133,9 +139,11 @@ class Core:
             if self._reports:
                 effects += self._tick(now_ns, final=True)
                 effects += [Report(v) for v in self._ledger.restart(report.generation, now_ns)]
+                effects += [Report(v) for v in self.replays.restart(report.generation, now_ns)]
             self._reset(report)
         self._local = report.node
         self._own = (report, now_ns)
+        self.replays.take(report, now_ns)
         if not self._published:
             self._reports[report.node] = self._own
         return effects
@@ -150,6 +158,7 @@ class Core:
         for report, age_ns in sorted(evidence.reports, key=lambda each: each[0].node):
             if report.job == self._job and report.generation == self._generation:
                 self._reports[report.node] = (report, now_ns - age_ns)
+                self.replays.take(report, now_ns, age_ns)
         self._published = self._local in self._reports
         if not self._published and self._own is not None:
             self._reports[self._local] = self._own
@@ -166,6 +175,12 @@ class Core:
         self._reach = None
         self._published = False
         self._sampled = ()
+
+    def _replayed(self, now_ns: int, final: bool = False) -> list[Effect]:
+        """What replay rounds that closed by now say."""
+        reports = (report for report, _ in self._reports.values())
+        changed = self.replays.tick(reports, self._job, self._generation, now_ns, final)
+        return [Report(v) for v in changed]
 
     def _tick(self, now_ns: int, final: bool) -> list[Effect]:
         self._note_pause(now_ns)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from scoutd.agent.replay import RecipeView, ReplayCost, ReplayResult
+
 
 class Phase(str, Enum):
     """What a rank is doing (design §3). NONE: nothing published. BETWEEN: the user's own code, outside
@@ -228,7 +230,7 @@ class Stack:
 class RankReport:
     """Everything known about one rank. ``observed`` is False for a process that carries this rank but has
     no shim: then only ``pid`` and ``process`` mean something. ``silent_ns``: how long none of its
-    coordinates, calls or counters has moved."""
+    coordinates, calls or counters has moved. ``replays``: the results of its newest rounds."""
 
     rank: int
     pid: int
@@ -245,6 +247,9 @@ class RankReport:
     notes: tuple[DeathNote, ...] = ()
     activity: Activity | None = None
     stack: Stack | None = None
+    recipes: tuple[RecipeView, ...] = ()
+    replays: tuple[ReplayResult, ...] = ()
+    replay_cost: ReplayCost | None = None
 
     @property
     def coordinate(self) -> Coordinate | None:

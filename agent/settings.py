@@ -44,6 +44,9 @@ class Settings:
     max_gap_s: float = 2.0
     round_s: float = 1.0
     """How long a fault that names a rank waits for evidence of nodes that are in reach."""
+    replay_round_s: float = 30.0
+    """How long a replay round waits for results that are missing. Peers are a step apart at most; the rest is
+    for a step that lasts long and for what other agents have not told yet."""
     history: int = 256
     """Closed verdicts kept in memory."""
 

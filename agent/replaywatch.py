@@ -1,0 +1,135 @@
+"""What replays say about a job: rounds in, verdicts out, beside the watch for hangs.
+
+Every report is looked through for new results. A round that closed is judged: exactly for its signatures
+(``sdc``), statistically for its times (``straggler``). Recipes that prove nothing are set aside for the rest
+of the generation and listed with the reason.
+
+A recipe in which more than half of the ranks disagreed with themselves, each in some round, is not
+deterministic either, however seldom it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from scoutd.agent.evidence import NodeReport
+from scoutd.agent.replay import RecipeView
+from scoutd.agent.replayfinding import Place, finding
+from scoutd.agent.replayledger import ReplayLedger
+from scoutd.agent.replays import Rounds
+from scoutd.agent.sdc import Judgement, Round, judge
+from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.verdict import Verdict
+
+MOST_ASIDE: Final = 256
+
+
+@dataclass
+class Tally:
+    """Rounds that were judged: all peers agree; somebody deviates; not decided, because results are missing
+    or no majority was found."""
+
+    agreed: int = 0
+    deviating: int = 0
+    undecided: int = 0
+
+
+class ReplayWatch:
+    """One job's replays. ``aside``: recipe → why it is set aside."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.tally = Tally()
+        self.aside: Final[dict[int, str]] = {}
+        self.rounds: Final = Rounds()
+        self._settings = settings
+        self._ledger: Final = ReplayLedger(settings.history)
+        self._restless: Final[dict[int, set[int]]] = {}
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self._ledger.verdicts
+
+    def apply(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def take(self, report: NodeReport, now_ns: int, age_ns: int = 0) -> None:
+        """What this report tells of replays is known; it was true ``age_ns`` ago."""
+        self.rounds.take(report, now_ns, age_ns)
+
+    def restart(self, generation: int, now_ns: int) -> list[Verdict]:
+        """A new generation runs: nothing before it counts."""
+        self.rounds.clear()
+        self.aside.clear()
+        self._restless.clear()
+        return self._ledger.restart(generation, now_ns)
+
+    def tick(
+        self,
+        reports: Iterable[NodeReport],
+        job: str,
+        generation: int,
+        now_ns: int,
+        final: bool = False,
+    ) -> list[Verdict]:
+        """Verdicts that change by rounds which closed since the last tick; ``final``: all rounds close."""
+        deadline_ns = 0 if final else int(self._settings.replay_round_s * NS_PER_S)
+        due = self.rounds.due(now_ns, deadline_ns)
+        if not due:
+            return []
+        places = {r.rank: (each.node, r.pid, r.device) for each in reports for r in each.ranks}
+        changed: list[Verdict] = []
+        for round_ in due:
+            if round_.at.recipe not in self.aside:
+                changed += self._judge(round_, places, job, generation, now_ns)
+        return changed
+
+    def aside_names(self) -> list[tuple[str, str]]:
+        """Recipes that are set aside, each with the reason."""
+        return [(self.name(recipe), why) for recipe, why in self.aside.items()]
+
+    def name(self, recipe: int) -> str:
+        view: RecipeView | None = self.rounds.names.get(recipe)
+        return f"{view.kind.value} {view.name}" if view is not None else f"{recipe:016x}"
+
+    def _judge(
+        self, round_: Round, places: dict[int, Place], job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        judgement = judge(round_)
+        self._note_restless(round_)
+        aside = judgement.aside or self._wanders(round_)
+        if aside:
+            if len(self.aside) < MOST_ASIDE:
+                self.aside[round_.at.recipe] = aside
+            return []
+        self._count(judgement)
+        changed: list[Verdict] = []
+        recipe = self.rounds.names.get(round_.at.recipe)
+        for deviation in judgement.deviations:
+            found = finding(deviation, judgement, round_, recipe, places)
+            changed += self._ledger.take(found, job, generation, now_ns)
+        return changed
+
+    def _count(self, judgement: Judgement) -> None:
+        if judgement.agreed:
+            self.tally.agreed += 1
+        elif any(d.ranks for d in judgement.deviations):
+            self.tally.deviating += 1
+        else:
+            self.tally.undecided += 1
+
+    def _note_restless(self, round_: Round) -> None:
+        ranks = [rank for rank, result in round_.results.items() if result.differing]
+        if ranks:
+            self._restless.setdefault(round_.at.recipe, set()).update(ranks)
+
+    def _wanders(self, round_: Round) -> str:
+        """More than half of the group disagreed with themselves, by and by."""
+        known = self._restless.get(round_.at.recipe)
+        if known is None or round_.peers < 3:
+            return ""
+        here = known.intersection(round_.results)
+        if 2 * len(here) <= round_.peers:
+            return ""
+        return f"{len(here)} of {round_.peers} ranks have disagreed with themselves"
