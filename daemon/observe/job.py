@@ -18,6 +18,7 @@ from scoutd.daemon.observe.rank import ObservedRank
 from scoutd.daemon.observe.reader import RankFile
 from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.tree import RANK_PREFIX, Place, opened
+from scoutd.proto.replay import Request
 from scoutd.proto.shm import Header, LayoutError
 
 UNBELIEVABLE: Final = (OSError, LayoutError)
@@ -131,6 +132,16 @@ class ObservedJob:
                 found.file.announce(os.getpid(), now_ns, interval_ns, address)
             except UNBELIEVABLE as error:
                 self._refuse(rank, error)
+
+    def request_replay(self, request: Request) -> dict[int, bool]:
+        """By rank: the request lies in its file; False where that may not be written."""
+        told = {}
+        for rank, found in self.ranks.items():
+            try:
+                told[rank] = found.file.request(request)
+            except UNBELIEVABLE as error:
+                self._refuse(rank, error)
+        return told
 
     def topology(self) -> dict[int, dict[str, Any]]:
         return {rank: found.topology for rank, found in self.ranks.items() if found.topology}

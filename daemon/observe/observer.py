@@ -23,6 +23,7 @@ from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.stacks import StackCapture
 from scoutd.daemon.observe.tree import Place
 from scoutd.daemon.observe.unobserved import UnobservedProcess, UnobservedScan
+from scoutd.proto.replay import Request
 
 SCAN_NS: Final = 500_000_000
 ANNOUNCE_NS: Final = 1_000_000_000
@@ -109,6 +110,10 @@ class Observer:
         """The reports of these ranks carry their activity from about a second from now on."""
         for found in self._named(job):
             self._activity.select(found, ranks)
+
+    def request_replay(self, job: str, request: Request) -> dict[int, bool]:
+        """By local rank of the job: it can read the request; False where its file may not be written."""
+        return {r: told for found in self._named(job) for r, told in found.request_replay(request).items()}
 
     async def capture_stack(self, job: str, rank: int, native: bool) -> None:
         """The rank's next report carries its stack, or why there is none. An unknown rank has no effect."""

@@ -110,6 +110,9 @@ class ObservedRank:
             groups=self._groups(merged, now_ns),
             notes=translate.notes(notes, now_ns),
             stack=_aged(self.stack, moved, now_ns),
+            recipes=file.replay.recipes,
+            replays=file.replay.results(now_ns),
+            replay_cost=file.replay.cost,
         )
 
     def _groups(self, calls: tuple[Call, ...], now_ns: int) -> tuple[GroupView, ...]:

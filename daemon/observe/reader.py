@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
-from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from scoutd.daemon.observe.locks import lock_holder
+from scoutd.daemon.observe.replays import ReplayTables
+from scoutd.daemon.observe.table import Table
 from scoutd.proto import shm
-
-Record = TypeVar("Record")
+from scoutd.proto.records import Record
+from scoutd.proto.replay import Request
 
 RETRIES: Final = 3
 GROUPS_EVERY: Final = 8
@@ -31,50 +31,6 @@ MOST_COMMANDS: Final = 1 << 48
 """More than an observer writes in its life; a larger sequence was never one."""
 
 OPEN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-
-
-@lru_cache
-def _numbers_of(copy_bytes: int, copies: int) -> struct.Struct:
-    """Unpacks the sequence number of every copy, and skips the rest."""
-    return struct.Struct("<" + f"Q{copy_bytes - 8}x" * copies)
-
-
-class Table(Generic[Record]):
-    """The decoded slots of one section and the sequence numbers they were decoded from."""
-
-    def __init__(self, section: shm.Section[Record]) -> None:
-        self.section: Final = section
-        self.records: Final[dict[int, Record]] = {}
-        self._numbers: tuple[int, ...] = ()
-
-    def update(self, data: bytes, base: int, slots: int) -> bool:
-        """Decodes what moved in the first ``slots`` slots of ``data``; False if some slot is torn."""
-        section = self.section
-        pattern = _numbers_of(section.copy_bytes, slots * section.copies)
-        start = section.offset - base
-        if start + pattern.size > len(data):
-            raise shm.LayoutError(f"section {section.name}: truncated")
-        before, now = self._numbers, pattern.unpack_from(data, start)
-        if before[: len(now)] == now:
-            return True
-        torn = False
-        copies = section.copies
-        for at in range(0, len(now), copies):
-            numbers = now[at : at + copies]
-            if numbers == before[at : at + copies] or not any(numbers):
-                continue
-            record = shm.read(data, base, section, at // copies)
-            if record is None:
-                torn = True
-                # Zeros stand for "not decoded": the next pass reads the slot again.
-                now = now[:at] + (0,) * copies + now[at + copies :]
-            else:
-                self.records[at // copies] = record
-        self._numbers = now + before[len(now) :]
-        return not torn
-
-    def first(self) -> Record | None:
-        return self.records.get(0)
 
 
 class RankFile:
@@ -88,7 +44,7 @@ class RankFile:
         self.torn: Final[set[str]] = set()
         self.whole = False
         self._passes = 0
-        self._sequence = 0
+        self._sequences: Final[dict[str, int]] = {}
         self.fd, self.writable = _open(name, dir_fd)
         try:
             self.inode: Final = _check(self.fd, uid)
@@ -104,6 +60,7 @@ class RankFile:
             self.notes: Final = Table(shm.NOTES)
             self.topology: Final = Table(shm.TOPOLOGY)
             self.discovery: Final = Table(shm.DISCOVERY)
+            self.replay: Final = ReplayTables(self._read)
             self._header: Final = Table(shm.HEADER)
             self._read([self._header])
             if self._header.first() is None:
@@ -140,6 +97,7 @@ class RankFile:
             self._read([self.calls])
         if whole:
             self._read([self.notes])
+        self.replay.refresh(whole)
         self._passes += 1
 
     def lock_holder(self) -> int | None:
@@ -152,21 +110,29 @@ class RankFile:
         without write access. Raises OSError or LayoutError where the file cannot be believed."""
         if not self.writable:
             return
-        if not self._sequence:
-            self._sequence = self._last_sequence()
-        self._sequence += 1
-        record = shm.Command(observer_pid, now_ns, interval_ns, address)
-        at = shm.COMMAND.position(0, self._sequence)
-        os.pwrite(self.fd, shm.seal(shm.COMMAND.codec.pack(record), self._sequence), at + 8)
-        os.pwrite(self.fd, shm.SEQUENCE.pack(self._sequence), at)
+        self._hand_over(shm.COMMAND, shm.Command(observer_pid, now_ns, interval_ns, address))
 
-    def _last_sequence(self) -> int:
-        """That of the newest command in the file, an earlier observer's; 0 where it is nonsense."""
-        data = os.pread(self.fd, shm.COMMAND.size, shm.COMMAND.offset)
-        if len(data) < shm.COMMAND.size:
+    def request(self, request: Request) -> bool:
+        """The shim can read that a replay is wanted; False without write access. Raises as ``announce``."""
+        if self.writable:
+            self._hand_over(shm.REQUEST, request)
+        return self.writable
+
+    def _hand_over(self, section: shm.Section[Record], record: Record) -> None:
+        """The only record of a section that the agent writes is this one."""
+        sequence = self._sequences.get(section.name) or self._last_sequence(section)
+        self._sequences[section.name] = sequence = sequence + 1
+        at = section.position(0, sequence)
+        os.pwrite(self.fd, shm.seal(section.codec.pack(record), sequence), at + 8)
+        os.pwrite(self.fd, shm.SEQUENCE.pack(sequence), at)
+
+    def _last_sequence(self, section: shm.Section[Any]) -> int:
+        """That of the newest record in the file, an earlier observer's; 0 where it is nonsense."""
+        data = os.pread(self.fd, section.size, section.offset)
+        if len(data) < section.size:
             raise shm.LayoutError("cut short")
-        copies = range(shm.COMMAND.copies)
-        found: int = max(shm.SEQUENCE.unpack_from(data, k * shm.COMMAND.copy_bytes)[0] for k in copies)
+        copies = range(section.copies)
+        found: int = max(shm.SEQUENCE.unpack_from(data, k * section.copy_bytes)[0] for k in copies)
         return found if found < MOST_COMMANDS else 0
 
     def close(self) -> None:
