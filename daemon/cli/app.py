@@ -90,10 +90,11 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Keep the agent's state there; default: not kept.")
     ] = None,
     replay_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Accepted and ignored: replay is not in this build.")
+        int | None,
+        typer.Option(min=0, metavar="STEPS", help="Steps between replays; default 50, 0: on request only."),
     ] = None,
     replay_variants: Annotated[
-        int | None, typer.Option(metavar="V", help="Accepted and ignored: replay is not in this build.")
+        int | None, typer.Option(min=1, metavar="V", help="Recipes replayed each time; default 1.")
     ] = None,
 ) -> None:
     """Run a command, for example torchrun, and watch its ranks.
@@ -104,9 +105,6 @@ def run(
     from scoutd.daemon.cli.options import RunOptions
     from scoutd.daemon.cli.run import run_command
 
-    if replay_every is not None or replay_variants is not None:
-        said = "replay is not in this build; --replay-every and --replay-variants are ignored"
-        print(f"scoutd: {said}", file=sys.stderr)
     options = RunOptions(
         command=tuple(command),
         stop=on_verdict is OnVerdict.STOP,
@@ -118,6 +116,8 @@ def run(
         http_port=http_port,
         nodes=nodes,
         state_dir=state_dir,
+        replay_every=replay_every,
+        replay_variants=replay_variants,
     )
     raise typer.Exit(run_command(options).code)
 

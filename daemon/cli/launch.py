@@ -42,10 +42,11 @@ def new_tag() -> str:
     return secrets.token_hex(4)
 
 
-def environment(tag: str, base: Mapping[str, str]) -> dict[str, str]:
-    """``base`` with the tag and the injection; the user's own PYTHONPATH follows behind it."""
+def environment(tag: str, base: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``base`` with the tag, the injection and ``more``; the user's own PYTHONPATH follows behind it."""
     own = [part for part in base.get("PYTHONPATH", "").split(os.pathsep) if part and part != str(INJECTION)]
-    return {**base, "SCOUTD_RUN": tag, "PYTHONPATH": os.pathsep.join([str(INJECTION), *own])}
+    path = os.pathsep.join([str(INJECTION), *own])
+    return {**base, **(more or {}), "SCOUTD_RUN": tag, "PYTHONPATH": path}
 
 
 def behind_terminal() -> bool:
@@ -83,8 +84,8 @@ class Child:
                 os.kill(self.pid, number)
 
 
-async def start(command: tuple[str, ...], tag: str) -> Child:
-    """The command runs.
+async def start(command: tuple[str, ...], tag: str, more: Mapping[str, str] | None = None) -> Child:
+    """The command runs, with ``more`` in its environment.
 
     Raises:
         CannotStart: there is no such command, or it may not be executed.
@@ -92,7 +93,7 @@ async def start(command: tuple[str, ...], tag: str) -> Child:
     grouped = not behind_terminal()
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, env=environment(tag, os.environ), start_new_session=grouped
+            *command, env=environment(tag, os.environ, more), start_new_session=grouped
         )
     except FileNotFoundError as error:
         raise CannotStart(NOT_FOUND, _missing(command[0], error)) from error

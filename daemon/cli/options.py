@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+REPLAY_EVERY: Final = 50
+REPLAY_VARIANTS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,20 @@ class RunOptions:
     state_dir: Path | None = None
     nodes: int | None = None
     """So many agents share the ranks of this machine; None: one."""
+    replay_every: int | None = None
+    replay_variants: int | None = None
+
+    def replay_environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """What the ranks are told about replays; what the user's environment says stands where no option
+        says something else. Design §1: every 50 steps, one variant."""
+        wanted = (
+            ("SCOUTD_REPLAY_EVERY", self.replay_every, REPLAY_EVERY),
+            ("SCOUTD_REPLAY_VARIANTS", self.replay_variants, REPLAY_VARIANTS),
+        )
+        return {
+            name: base.get(name, str(default)) if value is None else str(value)
+            for name, value, default in wanted
+        }
 
     @property
     def wants_private_agent(self) -> bool:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -64,7 +65,8 @@ class Supervisor:
         """The exit code of ``scoutd run``; no process and no file of the run is left."""
         with self._signals_handled():
             try:
-                self._child = await launch.start(self.options.command, self.tag)
+                more = self.options.replay_environment(os.environ)
+                self._child = await launch.start(self.options.command, self.tag, more)
             except launch.CannotStart as error:
                 self._screen.say(str(error))
                 return error.code

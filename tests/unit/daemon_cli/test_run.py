@@ -168,11 +168,30 @@ def test_a_command_without_dashes_keeps_its_own_options(
     assert capfd.readouterr().out == "--port x\n"
 
 
-def test_replay_options_are_accepted_and_said_to_be_ignored(
-    node_agent: FakeAgent, place: Path, capfd: Capture
+@pytest.mark.parametrize(
+    ("options", "environment", "told"),
+    [
+        ([], {}, "50 1"),
+        (["--replay-every", "5", "--replay-variants", "2"], {}, "5 2"),
+        ([], {"SCOUTD_REPLAY_EVERY": "7"}, "7 1"),
+        (["--replay-every", "0"], {"SCOUTD_REPLAY_EVERY": "7"}, "0 1"),
+    ],
+)
+def test_the_command_is_told_how_often_to_replay(
+    options: list[str],
+    environment: dict[str, str],
+    told: str,
+    node_agent: FakeAgent,
+    capfd: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run_app(["run", "--replay-every", "50", "--replay-variants", "2", "--", "true"]) == 0
-    assert capfd.readouterr().err.count("replay is not in this build") == 1
+    for name in ("SCOUTD_REPLAY_EVERY", "SCOUTD_REPLAY_VARIANTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    script = 'echo "$SCOUTD_REPLAY_EVERY $SCOUTD_REPLAY_VARIANTS"'
+    assert run_app(["run", *options, "--", "sh", "-c", script]) == 0
+    assert told in capfd.readouterr().out
 
 
 def test_the_command_finds_tag_and_injection(node_agent: FakeAgent, place: Path, capfd: Capture) -> None:
