@@ -31,6 +31,7 @@ from scoutd.agent.evidence import (
     Source,
     Stack,
 )
+from scoutd.daemon.peer import replaycodec
 from scoutd.daemon.peer.tables import Reader, Writer, at, cut
 from scoutd.proto.v1 import evidence_pb2 as pb
 from scoutd.proto.v1 import verdict_pb2
@@ -100,6 +101,7 @@ def _decode(data: bytes) -> NodeReport:
     if not message.job or not message.node or len(message.ranks) > MAX_RANKS:
         raise ValueError("a report without job or node, or with too many ranks")
     reader = Reader(message)
+    tables = replaycodec.Tables(message, reader)
     return NodeReport(
         job=message.job,
         generation=message.generation,
@@ -107,7 +109,7 @@ def _decode(data: bytes) -> NodeReport:
         incarnation=message.incarnation,
         version=message.version,
         world_size=message.world_size,
-        ranks=tuple(_read_rank(each, reader) for each in message.ranks),
+        ranks=tuple(_read_rank(each, reader, tables) for each in message.ranks),
     )
 
 
@@ -131,9 +133,11 @@ def _write_rank(message: pb.RankEvidence, rank: RankReport, writer: Writer) -> N
         message.activity.CopyFrom(_activity(rank.activity))
     if rank.stack is not None:
         message.stack.CopyFrom(_stack(rank.stack, writer))
+    if rank.recipes or rank.replays:
+        replaycodec.write(message, rank, writer)
 
 
-def _read_rank(message: pb.RankEvidence, reader: Reader) -> RankReport:
+def _read_rank(message: pb.RankEvidence, reader: Reader, tables: replaycodec.Tables) -> RankReport:
     return RankReport(
         rank=message.rank,
         pid=message.pid,
@@ -150,6 +154,8 @@ def _read_rank(message: pb.RankEvidence, reader: Reader) -> RankReport:
         notes=tuple(_read_note(each, reader) for each in message.notes),
         activity=_read_activity(message.activity) if message.HasField("activity") else None,
         stack=_read_stack(message.stack, reader) if message.HasField("stack") else None,
+        recipes=tables.recipes(message),
+        replays=tables.replays(message),
     )
 
 

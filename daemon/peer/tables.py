@@ -42,13 +42,13 @@ class Writer:
     """Fills the tables of one message."""
 
     def __init__(self, message: pb.NodeEvidence) -> None:
-        self._message: Final = message
+        self.message: Final = message
         self._known: Final[dict[Hashable, int]] = {}
         self._groups: Final[dict[int, int]] = {}
-        self._counts: Final = {"text": 0, "group": 0, "signature": 0, "hash": 0}
+        self._counts: Final = {"text": 0, "group": 0, "signature": 0, "hash": 0, "recipe": 0, "replay": 0}
 
     def text(self, text: str) -> int:
-        return self._index("text", text, lambda: self._message.texts.append(cut(text)))
+        return self._index("text", text, lambda: self.message.texts.append(cut(text)))
 
     def group(self, view: GroupView) -> int:
         """The entry of the group as this member sees it."""
@@ -66,7 +66,11 @@ class Writer:
         return self._index("signature", key, lambda: self._add_signature(call))
 
     def hash(self, value: int) -> int:
-        return self._index("hash", value, lambda: self._message.hashes.append(value))
+        return self._index("hash", value, lambda: self.message.hashes.append(value))
+
+    def entry(self, table: str, value: Hashable, add: Callable[[], object]) -> int:
+        """The entry of ``value`` in this table, which ``add`` makes where there is none."""
+        return self._index(table, value, add)
 
     def _index(self, table: str, value: Hashable, add: Callable[[], object]) -> int:
         key = (table, value)
@@ -79,7 +83,7 @@ class Writer:
 
     def _add_group(self, view: GroupView) -> None:
         members = view.members
-        self._message.groups.add(
+        self.message.groups.add(
             id=view.group,
             name=self.text(view.name),
             description=self.text(view.description),
@@ -90,7 +94,7 @@ class Writer:
 
     def _add_signature(self, call: Call) -> None:
         print_ = call.fingerprint
-        self._message.signatures.add(
+        self.message.signatures.add(
             kind=CALL_KINDS[call.kind],
             operation=self.text(print_.operation),
             dtype=self.text(print_.dtype),

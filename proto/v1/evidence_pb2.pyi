@@ -29,6 +29,28 @@ class CallKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CALL_P2P_SEND: _ClassVar[CallKind]
     CALL_P2P_RECV: _ClassVar[CallKind]
     CALL_STORE: _ClassVar[CallKind]
+
+class RecipeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECIPE_KIND_UNSPECIFIED: _ClassVar[RecipeKind]
+    RECIPE_EMBEDDING: _ClassVar[RecipeKind]
+    RECIPE_BLOCK: _ClassVar[RecipeKind]
+    RECIPE_HEAD: _ClassVar[RecipeKind]
+    RECIPE_OPTIMIZER: _ClassVar[RecipeKind]
+
+class RecipeMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECIPE_MODE_UNSPECIFIED: _ClassVar[RecipeMode]
+    RECIPE_SEEDED: _ClassVar[RecipeMode]
+    RECIPE_TEMPLATE: _ClassVar[RecipeMode]
+    RECIPE_BROADCAST: _ClassVar[RecipeMode]
+
+class RecipeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECIPE_STATE_UNSPECIFIED: _ClassVar[RecipeState]
+    RECIPE_LEARNING: _ClassVar[RecipeState]
+    RECIPE_READY: _ClassVar[RecipeState]
+    RECIPE_DISABLED: _ClassVar[RecipeState]
 PROCESS_STATUS_UNSPECIFIED: ProcessStatus
 PROCESS_RUNNING: ProcessStatus
 PROCESS_STOPPED_STATE: ProcessStatus
@@ -43,9 +65,22 @@ CALL_COLLECTIVE: CallKind
 CALL_P2P_SEND: CallKind
 CALL_P2P_RECV: CallKind
 CALL_STORE: CallKind
+RECIPE_KIND_UNSPECIFIED: RecipeKind
+RECIPE_EMBEDDING: RecipeKind
+RECIPE_BLOCK: RecipeKind
+RECIPE_HEAD: RecipeKind
+RECIPE_OPTIMIZER: RecipeKind
+RECIPE_MODE_UNSPECIFIED: RecipeMode
+RECIPE_SEEDED: RecipeMode
+RECIPE_TEMPLATE: RecipeMode
+RECIPE_BROADCAST: RecipeMode
+RECIPE_STATE_UNSPECIFIED: RecipeState
+RECIPE_LEARNING: RecipeState
+RECIPE_READY: RecipeState
+RECIPE_DISABLED: RecipeState
 
 class NodeEvidence(_message.Message):
-    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks", "hashes")
+    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks", "hashes", "recipes", "replays")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +92,8 @@ class NodeEvidence(_message.Message):
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     HASHES_FIELD_NUMBER: _ClassVar[int]
+    RECIPES_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     node: str
@@ -68,7 +105,51 @@ class NodeEvidence(_message.Message):
     signatures: _containers.RepeatedCompositeFieldContainer[CallSignature]
     ranks: _containers.RepeatedCompositeFieldContainer[RankEvidence]
     hashes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ..., hashes: _Optional[_Iterable[int]] = ...) -> None: ...
+    recipes: _containers.RepeatedCompositeFieldContainer[RecipeIdentity]
+    replays: _containers.RepeatedCompositeFieldContainer[ReplaySignature]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ..., hashes: _Optional[_Iterable[int]] = ..., recipes: _Optional[_Iterable[_Union[RecipeIdentity, _Mapping]]] = ..., replays: _Optional[_Iterable[_Union[ReplaySignature, _Mapping]]] = ...) -> None: ...
+
+class RecipeIdentity(_message.Message):
+    __slots__ = ("recipe", "group", "peers", "kind", "mode", "state", "name", "reason")
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    recipe: int
+    group: int
+    peers: int
+    kind: RecipeKind
+    mode: RecipeMode
+    state: RecipeState
+    name: int
+    reason: int
+    def __init__(self, recipe: _Optional[int] = ..., group: _Optional[int] = ..., peers: _Optional[int] = ..., kind: _Optional[_Union[RecipeKind, str]] = ..., mode: _Optional[_Union[RecipeMode, str]] = ..., state: _Optional[_Union[RecipeState, str]] = ..., name: _Optional[int] = ..., reason: _Optional[int] = ...) -> None: ...
+
+class ReplaySignature(_message.Message):
+    __slots__ = ("recipe", "group", "key", "scheme", "step", "signed", "values", "differing", "nonfinite")
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SCHEME_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SIGNED_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    DIFFERING_FIELD_NUMBER: _ClassVar[int]
+    NONFINITE_FIELD_NUMBER: _ClassVar[int]
+    recipe: int
+    group: int
+    key: int
+    scheme: int
+    step: int
+    signed: int
+    values: _containers.RepeatedScalarFieldContainer[int]
+    differing: int
+    nonfinite: int
+    def __init__(self, recipe: _Optional[int] = ..., group: _Optional[int] = ..., key: _Optional[int] = ..., scheme: _Optional[int] = ..., step: _Optional[int] = ..., signed: _Optional[int] = ..., values: _Optional[_Iterable[int]] = ..., differing: _Optional[int] = ..., nonfinite: _Optional[int] = ...) -> None: ...
 
 class GroupIdentity(_message.Message):
     __slots__ = ("id", "name", "description", "backend", "members_known", "runs")
@@ -103,7 +184,7 @@ class CallSignature(_message.Message):
     def __init__(self, kind: _Optional[_Union[CallKind, str]] = ..., operation: _Optional[int] = ..., dtype: _Optional[int] = ..., numel: _Optional[int] = ..., argument: _Optional[int] = ..., shape: _Optional[int] = ...) -> None: ...
 
 class RankEvidence(_message.Message):
-    __slots__ = ("rank", "pid", "local_rank", "device", "observed", "process", "coordinates", "heartbeat_age_ns", "silent_ns", "attached_age_ns", "calls", "groups", "notes", "activity", "stack")
+    __slots__ = ("rank", "pid", "local_rank", "device", "observed", "process", "coordinates", "heartbeat_age_ns", "silent_ns", "attached_age_ns", "calls", "groups", "notes", "activity", "stack", "recipes", "replays")
     RANK_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -119,6 +200,8 @@ class RankEvidence(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     STACK_FIELD_NUMBER: _ClassVar[int]
+    RECIPES_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     pid: int
     local_rank: int
@@ -134,7 +217,21 @@ class RankEvidence(_message.Message):
     notes: _containers.RepeatedCompositeFieldContainer[DeathNoteEvidence]
     activity: ActivityEvidence
     stack: StackEvidence
-    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., local_rank: _Optional[int] = ..., device: _Optional[int] = ..., observed: bool = ..., process: _Optional[_Union[ProcessEvidence, _Mapping]] = ..., coordinates: _Optional[_Iterable[_Union[CoordinateEvidence, _Mapping]]] = ..., heartbeat_age_ns: _Optional[int] = ..., silent_ns: _Optional[int] = ..., attached_age_ns: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[CallEvidence, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupEvidence, _Mapping]]] = ..., notes: _Optional[_Iterable[_Union[DeathNoteEvidence, _Mapping]]] = ..., activity: _Optional[_Union[ActivityEvidence, _Mapping]] = ..., stack: _Optional[_Union[StackEvidence, _Mapping]] = ...) -> None: ...
+    recipes: _containers.RepeatedScalarFieldContainer[int]
+    replays: _containers.RepeatedCompositeFieldContainer[ReplayEvidence]
+    def __init__(self, rank: _Optional[int] = ..., pid: _Optional[int] = ..., local_rank: _Optional[int] = ..., device: _Optional[int] = ..., observed: bool = ..., process: _Optional[_Union[ProcessEvidence, _Mapping]] = ..., coordinates: _Optional[_Iterable[_Union[CoordinateEvidence, _Mapping]]] = ..., heartbeat_age_ns: _Optional[int] = ..., silent_ns: _Optional[int] = ..., attached_age_ns: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[CallEvidence, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupEvidence, _Mapping]]] = ..., notes: _Optional[_Iterable[_Union[DeathNoteEvidence, _Mapping]]] = ..., activity: _Optional[_Union[ActivityEvidence, _Mapping]] = ..., stack: _Optional[_Union[StackEvidence, _Mapping]] = ..., recipes: _Optional[_Iterable[int]] = ..., replays: _Optional[_Iterable[_Union[ReplayEvidence, _Mapping]]] = ...) -> None: ...
+
+class ReplayEvidence(_message.Message):
+    __slots__ = ("signature", "module_ns", "gather_ns", "age_ns")
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    MODULE_NS_FIELD_NUMBER: _ClassVar[int]
+    GATHER_NS_FIELD_NUMBER: _ClassVar[int]
+    AGE_NS_FIELD_NUMBER: _ClassVar[int]
+    signature: int
+    module_ns: int
+    gather_ns: int
+    age_ns: int
+    def __init__(self, signature: _Optional[int] = ..., module_ns: _Optional[int] = ..., gather_ns: _Optional[int] = ..., age_ns: _Optional[int] = ...) -> None: ...
 
 class ProcessEvidence(_message.Message):
     __slots__ = ("status", "exit_code", "signal", "gone_age_ns", "stopped_age_ns", "oom")

@@ -25,6 +25,7 @@ from scoutd.agent.evidence import (
     Source,
     Stack,
 )
+from scoutd.agent.replay import Part, RecipeKind, RecipeMode, RecipeState, RecipeView, ReplayResult
 
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)
@@ -89,6 +90,32 @@ stacks = st.builds(
     maybe_bool,
     texts,
 )
+recipes = st.builds(
+    RecipeView,
+    u64,
+    u64,
+    u32,
+    st.sampled_from(RecipeKind),
+    st.sampled_from(RecipeMode),
+    st.sampled_from(RecipeState),
+    texts,
+    texts,
+)
+parts = st.integers(0, (1 << len(Part)) - 1)
+replays = st.builds(
+    ReplayResult,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    st.tuples(*[maybe_u64] * len(Part)),
+    parts,
+    parts,
+    u64,
+    maybe_u64,
+    u64,
+)
 ranks = st.builds(
     RankReport,
     rank=u32,
@@ -106,6 +133,8 @@ ranks = st.builds(
     notes=st.lists(st.builds(DeathNote, texts, texts, texts, texts, texts, u64), max_size=2).map(tuple),
     activity=st.none() | st.builds(Activity, u64, finite, finite, maybe_bool),
     stack=st.none() | stacks,
+    recipes=st.lists(recipes, max_size=2).map(tuple),
+    replays=st.lists(replays, max_size=2).map(tuple),
 )
 reports = st.builds(NodeReport, names, u64, names, u64, u64, u32, st.lists(ranks, max_size=3).map(tuple))
 

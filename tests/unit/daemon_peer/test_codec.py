@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from scoutd.agent import messages as m
 from scoutd.agent.evidence import NodeReport
 from scoutd.daemon.peer import messagecodec, reportcodec
 from scoutd.proto.v1 import evidence_pb2, peer_pb2
+from tests.unit.agent import replaying
 from tests.unit.agent.job import Job
 from tests.unit.daemon_peer import reports
 
@@ -125,3 +128,13 @@ def test_reports_without_a_mark_each_are_no_blobs() -> None:
     blobs = peer_pb2.Blobs(mark=marks, data=[b"x", b"y"], age_ns=[1])
     with pytest.raises(ValueError, match="longer"):
         messagecodec.decode_request("Push", peer_pb2.PushRequest(blobs=blobs).SerializeToString())
+
+
+def test_ranks_that_agree_cost_little() -> None:
+    """Eight ranks with four rounds each: what they signed stands in the report once."""
+    plain, told = healthy(8), healthy(8)
+    views = tuple(replaying.view(recipe=r) for r in range(4))
+    results = tuple(replaying.result(50, recipe=r) for r in range(4))
+    told = replace(told, ranks=tuple(replace(r, recipes=views, replays=results) for r in told.ranks))
+    cost = len(reportcodec.encode_report(told)) - len(reportcodec.encode_report(plain))
+    assert cost < 4 * (90 + 60) + 8 * 4 * 20
