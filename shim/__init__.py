@@ -22,6 +22,8 @@ def attach(
     optimizer: torch.optim.Optimizer | None = None,
     *,
     coordinates: Mapping[str, int] | None = None,
+    replay_every: int | None = None,
+    replay_variants: int | None = None,
 ) -> bool:
     """This rank is observed, if it can be; call it after ``init_process_group``.
 
@@ -30,6 +32,8 @@ def attach(
         optimizer: accepted for symmetry; all optimizers are watched.
         coordinates: parallel coordinates of this rank (keys d, s, t, p, c, e), which win over those that
             are derived from meshes and wrappers.
+        replay_every: steps between replays, 0: only on request. None: what SCOUTD_REPLAY_EVERY says, else 0.
+        replay_variants: recipes that are replayed then. None: what SCOUTD_REPLAY_VARIANTS says, else 1.
 
     Returns:
         Whether a shim is attached now; ``status`` tells why not.
@@ -37,7 +41,7 @@ def attach(
     try:
         from scoutd.shim import session
 
-        return session.attach(model, optimizer, coordinates)
+        return session.attach(model, optimizer, coordinates, replay_every, replay_variants)
     except Exception as error:  # noqa: BLE001  there may be no guard yet to count it
         _refuse(error)
         return False

@@ -80,8 +80,12 @@ class Boundaries:
         swap(function, wrap, self.undo)
 
 
-def install_optimizers(boundaries: Boundaries) -> None:
-    """Optimizer steps are published and counted."""
+AfterStep = Callable[[Optimizer, bool], None]
+"""Called after each optimizer step; whether a step of the training loop is over with it."""
+
+
+def install_optimizers(boundaries: Boundaries, after_step: AfterStep) -> None:
+    """Optimizer steps are published and counted; ``after_step`` runs, guarded, after each."""
     coordinates, guard = boundaries.coordinates, boundaries.guard
     part = guard.part("optimizer")
     steps = StepCount(coordinates)
@@ -98,9 +102,11 @@ def install_optimizers(boundaries: Boundaries) -> None:
         if is_compiling() or not part.on:
             return
         try:
-            steps.end(optimizer)
+            counted = steps.end(optimizer)
         except FAULT as error:
             guard.failed(part, error)
+            return
+        guard.run("replay", lambda: after_step(optimizer, counted), None)
 
     boundaries.undo.add(register_optimizer_step_pre_hook(before).remove)
     boundaries.undo.add(register_optimizer_step_post_hook(after).remove)
@@ -134,23 +140,25 @@ class StepCount:
         self._inside.append(id(optimizer))
         self._coordinates.enter_hooked(writer, Phase.OPTIMIZER, operation)
 
-    def end(self, optimizer: Optimizer) -> None:
+    def end(self, optimizer: Optimizer) -> bool:
+        """Whether a step of the loop is over."""
         key = id(optimizer)
         if key in self._inside:
             del self._inside[self._inside.index(key) :]
-        if not self._inside:
-            self._count(key)
+        counted = not self._inside and self._count(key)
         operation = self._operations.get(type(optimizer), b"")
         self._coordinates.leave_hooked(self._coordinates.writer, operation)
+        return counted
 
-    def _count(self, key: int) -> None:
+    def _count(self, key: int) -> bool:
         if not self._leader or key in self._seen:
             self._leader = key
-        if key == self._leader:
-            self._coordinates.step += 1
-            self._seen.clear()
-        else:
+        if key != self._leader:
             self._seen.add(key)
+            return False
+        self._coordinates.step += 1
+        self._seen.clear()
+        return True
 
 
 def install_input(boundaries: Boundaries) -> None:

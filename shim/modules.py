@@ -167,12 +167,16 @@ def _node_of(output: Any) -> Any:
     return None
 
 
-def class_name(module: torch.nn.Module) -> str:
+def user_class(module: torch.nn.Module) -> type:
     """The user's class: ``fully_shard`` puts a subclass FSDPBlock in front of Block."""
     kind = type(module)
     if kind.__name__.startswith("FSDP") and hasattr(module, "unshard") and len(kind.__bases__) > 1:
         kind = kind.__bases__[1]
-    return kind.__name__
+    return kind
+
+
+def class_name(module: torch.nn.Module) -> str:
+    return user_class(module).__name__
 
 
 def clean_path(path: str) -> str:
@@ -199,14 +203,7 @@ def blocks_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     prefix, inner = unwrapped(root)
     if inner is not root:
         yield prefix.rstrip("."), inner
-    families: dict[type, list[tuple[str, torch.nn.Module]]] = {}
-    for path, container in inner.named_modules():
-        if isinstance(container, (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)):
-            for name, child in container.named_children():
-                families.setdefault(type(child), []).append((f"{path}.{name}".lstrip("."), child))
-    repeated = [members for members in families.values() if len(members) > 1]
-    largest = max(repeated, key=_weight, default=[])
-    watched = dict(largest[:MAX_BLOCKS])
+    watched = dict(repeated_blocks(inner)[:MAX_BLOCKS])
     for name, child in inner.named_children():
         if not isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)):
             watched.setdefault(name, child)
@@ -215,6 +212,17 @@ def blocks_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
         if id(module) not in seen:
             seen.add(id(module))
             yield prefix + path, module
+
+
+def repeated_blocks(inner: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """The largest repeated class inside containers (by parameters), in order; empty where nothing repeats."""
+    families: dict[type, list[tuple[str, torch.nn.Module]]] = {}
+    for path, container in inner.named_modules():
+        if isinstance(container, (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)):
+            for name, child in container.named_children():
+                families.setdefault(type(child), []).append((f"{path}.{name}".lstrip("."), child))
+    repeated = [members for members in families.values() if len(members) > 1]
+    return max(repeated, key=_weight, default=[])
 
 
 def _weight(members: list[tuple[str, torch.nn.Module]]) -> int:

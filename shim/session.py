@@ -40,13 +40,14 @@ from scoutd.shim.intercept import Undo
 from scoutd.shim.notes import DeathNotes
 from scoutd.shim.publisher import Publisher
 from scoutd.shim.rendezvous import Rendezvous
+from scoutd.shim.replay.replays import Replays
 from scoutd.shim.shmfile import ShmFile, root_folder, start_ticks
 
 
 class Session:
     """Everything that is attached. Raises OSError from the constructor if there can be no file."""
 
-    def __init__(self, coordinates: Mapping[str, int] | None) -> None:
+    def __init__(self, coordinates: Mapping[str, int] | None, every: int, variants: int) -> None:
         self.pid: Final = os.getpid()
         self.rank: Final = dist.get_rank()
         self.world_size: Final = dist.get_world_size()
@@ -59,13 +60,23 @@ class Session:
         self.calls: Final = Calls(self.file)
         self.works: Final = works.Works(self.calls, self.coordinates)
         self.notes: Final = DeathNotes(self.file, self.guard)
-        self.discovery: Final = Discovery(self.coordinates, self.guard, self.undo, self.describe)
+        self.discovery: Final = Discovery(self.coordinates, self.guard, self.undo, self.found)
         self.publisher: Final = Publisher(
             self.file, self.coordinates, self.groups, self.calls, self.works, self.guard
         )
         self.agreement: Final = Agreement(_default_store(), self.rank, self.file.user_folder, self.identify)
         self.rendezvous: Final = Rendezvous(
             _default_store(), self.rank, self.world_size, lambda: self.file.observer_address, self.tell
+        )
+        self.replays: Final = Replays(
+            self.file,
+            self.coordinates,
+            self.guard,
+            self.undo,
+            _default_store(),
+            self.rank,
+            every,
+            variants,
         )
         self._given: Final = coordinates
         self._identity = Identity("", 0)
@@ -98,7 +109,7 @@ class Session:
             ("creation", lambda: creation.install(publication, self.guard, self.undo)),
             ("works", lambda: works.install(self.works, self.guard, self.undo)),
             ("store", lambda: store.install(waits, self.coordinates, self.guard, self.undo)),
-            ("optimizer", lambda: boundaries.install_optimizers(bounds)),
+            ("optimizer", lambda: boundaries.install_optimizers(bounds, self.replays.after_step)),
             ("input", lambda: boundaries.install_input(bounds)),
             ("checkpoint", lambda: boundaries.install_checkpoints(bounds)),
             ("compile", lambda: boundaries.install_compile(bounds)),
@@ -113,10 +124,16 @@ class Session:
         self._write_header()
         self.file.settle(identity.job, identity.generation, self.rank)
         self.guard.run("rendezvous", lambda: self.rendezvous.begin(identity), None)
+        self.guard.run("replay", lambda: self.replays.channel.begin(identity.generation), None)
 
     def tell(self, found: shm.Discovery) -> None:
         """The agent can read how to find those of other nodes."""
         self.file.publish(shm.DISCOVERY, 0, found)
+
+    def found(self, root: torch.nn.Module) -> None:
+        """A root is watched: the layout is described, and what can be replayed of it is looked for."""
+        self.guard.run("replay", lambda: self.replays.watch(root), None)
+        self.describe(root)
 
     def describe(self, root: torch.nn.Module | None) -> None:
         """TOPOLOGY says what is known of the parallel layout."""
@@ -128,6 +145,7 @@ class Session:
         self.publisher.stop()
         self.agreement.stop()
         self.rendezvous.stop()
+        self.replays.channel.stop()
         self.guard.silence()
         self.watch.forget()
         self.undo.run()
@@ -154,6 +172,7 @@ class Session:
         self.publisher.stop()
         self.agreement.stop()
         self.rendezvous.stop()
+        self.replays.channel.stop()
         if not self.notes.fatal and not self.file.observed:
             self.file.remove()
         elif not self.agreement.known:
@@ -187,6 +206,11 @@ def _number(text: str | None, otherwise: int) -> int:
     return int(text) if text is not None and text.isdecimal() else otherwise
 
 
+def _given(argument: int | None, variable: str, otherwise: int) -> int:
+    """The argument, else what the environment says."""
+    return argument if argument is not None else _number(os.environ.get(variable), otherwise)
+
+
 def _device() -> str:
     """The accelerator in use, "cpu" where none was initialised (asking must not initialise one)."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -210,6 +234,8 @@ def attach(
     model: torch.nn.Module | None,
     optimizer: torch.optim.Optimizer | None,
     coordinates: Mapping[str, int] | None,
+    replay_every: int | None = None,
+    replay_variants: int | None = None,
 ) -> bool:
     """See ``scoutd.shim.attach``. Raises what refuses the attachment."""
     global _session, _inherited
@@ -227,7 +253,8 @@ def attach(
         _inherited.abandon()
         _inherited = None
     _register_once()
-    session = Session(coordinates)
+    every = _given(replay_every, "SCOUTD_REPLAY_EVERY", 0)
+    session = Session(coordinates, every, _given(replay_variants, "SCOUTD_REPLAY_VARIANTS", 1))
     _session = session
     session.begin(model)
     session.guard.run("exit", _register_child_exit, None)

@@ -1,0 +1,12 @@
+"""Replay: a rank does a piece of its work again, on inputs that all its peers have, and signs what comes out.
+
+``recipes`` says what can be replayed, ``catalog`` finds it in a model, ``learning`` looks at one real call of
+it (``call``), ``cadence`` says when it is due, ``trial`` does it twice: on a private ``twin`` of the block
+(``blockrun``) or on a slice of the optimizer's state (``slicerun``), in surroundings of its own
+(``ambience``) and with inputs from a counter (``seeds``). ``evidence`` writes the results where the agent
+reads them, ``channel`` brings what peers must agree on through the trainer's store, and ``replays`` ties all
+together.
+
+The trainer's own modules, random generators, gradients and groups are read, never written, and never called.
+Reference: SCOUT §3, design §6, docs/decisions/0008.
+"""

@@ -1,0 +1,149 @@
+"""What peers tell each other of replays, through the trainer's store and on a thread of its own.
+
+A *note* is a name and bytes, written once by the group's first rank and read by the others. Two are used:
+``templates/<n>``, the calls that rank has learnt, and ``request/<id>``, the step at which a request begins.
+As in the rendezvous (``shim/rendezvous.py``) only ``set``, ``check`` and ``get`` of keys that are there are
+used, so the thread never waits in the store, and a trainer that does keeps only this thread waiting. Large
+notes are cut: a TCPStore refuses values of more than 8 MiB.
+
+The thread looks for a note that was asked for quickly at first and then ever less often. It also runs
+``poll`` twice a second, which looks at shared memory for requests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch.distributed.distributed_c10d as c10d
+
+from scoutd.shim.guard import Guard
+from scoutd.shim.store import ORIGINAL_GET
+
+PIECE: Final = 1 << 20
+POLL_S: Final = 0.5
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 10.0
+SLOWER: Final = 1.3
+MAX_ASKED: Final = 64
+MAX_PIECES: Final = 64
+
+
+@dataclass
+class _Asked:
+    name: str
+    answer: Callable[[bytes], None]
+    pause_s: float = FIRST_PAUSE_S
+    due_s: float = 0.0
+
+
+class Channel:
+    """One rank's end. ``store`` is the trainer's, None where there is none: then nothing is told or heard."""
+
+    def __init__(self, store: Any, guard: Guard, poll: Callable[[], None]) -> None:
+        self._store: Final = None if store is None else c10d.PrefixStore("scoutd/", store)
+        self._guard: Final = guard
+        self._poll: Final = poll
+        self._prefix = ""
+        self._outbox: Final[deque[tuple[str, bytes]]] = deque()
+        self._asked: Final[dict[str, _Asked]] = {}
+        self._lock: Final = threading.Lock()
+        self._wake: Final = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self, generation: int) -> None:
+        """The thread runs. Keys carry the generation: a store may outlive one."""
+        if self._thread is None and not self._stopped:
+            self._prefix = f"{generation}/replay/"
+            self._thread = threading.Thread(target=self._run, name="scoutd-replay", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    def tell(self, name: str, content: bytes) -> None:
+        """The note will be there for the others."""
+        self._outbox.append((name, content))
+        self._wake.set()
+
+    def ask(self, name: str, answer: Callable[[bytes], None]) -> None:
+        """``answer`` gets the note's content on the channel's thread, once it is there."""
+        with self._lock:
+            if len(self._asked) < MAX_ASKED:
+                self._asked.setdefault(name, _Asked(name, answer))
+        self._wake.set()
+
+    def forget(self, name: str) -> None:
+        """The note is not looked for any more."""
+        with self._lock:
+            self._asked.pop(name, None)
+
+    def _run(self) -> None:
+        polled_s = 0.0
+        while not self._stopped:
+            now_s = time.monotonic()
+            if now_s - polled_s >= POLL_S:
+                polled_s = now_s
+                self._guard.run("replay requests", self._poll, None)
+            if self._store is not None:
+                self._guard.run("replay channel", lambda now=now_s: self.turn(now), None)  # type: ignore[misc]
+            self._wake.wait(max(0.0, self._next_s(polled_s) - time.monotonic()))
+            self._wake.clear()
+
+    def _next_s(self, polled_s: float) -> float:
+        with self._lock:
+            return min([polled_s + POLL_S, *(asked.due_s for asked in self._asked.values())])
+
+    def turn(self, now_s: float) -> None:
+        """What is in the outbox is told, and notes that are due are looked for. A store that is gone or busy
+        is no error: later."""
+        try:
+            while self._outbox:
+                name, content = self._outbox[0]
+                self._write(name, content)
+                self._outbox.popleft()
+            with self._lock:
+                due = [asked for asked in self._asked.values() if asked.due_s <= now_s]
+            for asked in due:
+                self._look(asked, now_s)
+        except (RuntimeError, ValueError, OSError):
+            with self._lock:
+                for asked in self._asked.values():
+                    asked.due_s = max(asked.due_s, now_s + POLL_S)
+
+    def _look(self, asked: _Asked, now_s: float) -> None:
+        content = self._read(asked.name)
+        if content is None:
+            asked.due_s = now_s + asked.pause_s
+            asked.pause_s = min(LONGEST_PAUSE_S, asked.pause_s * SLOWER)
+            return
+        self.forget(asked.name)
+        asked.answer(content)
+
+    def _write(self, name: str, content: bytes) -> None:
+        """The pieces first, then how many there are: a reader that sees the number finds all."""
+        assert self._store is not None
+        pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)][:MAX_PIECES]
+        for number, piece in enumerate(pieces):
+            self._store.set(f"{self._prefix}{name}/{number}", piece)  # type: ignore[arg-type]  # bytes are taken
+        self._store.set(f"{self._prefix}{name}", str(len(pieces)))
+
+    def _read(self, name: str) -> bytes | None:
+        assert self._store is not None
+        if not self._store.check([self._prefix + name]):
+            return None
+        count = int(ORIGINAL_GET(self._store, self._prefix + name))
+        if not 0 <= count <= MAX_PIECES:
+            return None
+        keys = [f"{self._prefix}{name}/{number}" for number in range(count)]
+        if not self._store.check(keys):
+            return None
+        return b"".join(ORIGINAL_GET(self._store, key) for key in keys)

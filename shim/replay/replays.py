@@ -1,0 +1,192 @@
+"""Replays of one rank: what happens after each step.
+
+``after_step`` runs on the trainer's thread at the end of an optimizer step, where nothing of the step is
+under way: it replays what is due (``cadence``), settles what was learnt meanwhile, and arms the copying of
+sharded parameters for what is due after the next step. Requests and templates come through the channel's
+thread, which only puts them into an inbox.
+
+A replay that is refused or fails disables its recipe alone, with the reason. An error of the trainer's own
+code in a replay is counted but does not switch the part off; one of this package does, when it repeats.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final
+
+import torch
+
+from scoutd.proto import replay
+from scoutd.proto.replay import RecipeState
+from scoutd.proto.shm import Phase
+from scoutd.shim.coordinates import Coordinates, encode
+from scoutd.shim.guard import FAULT, Guard
+from scoutd.shim.intercept import Undo
+from scoutd.shim.replay import cadence, seams
+from scoutd.shim.replay.channel import Channel
+from scoutd.shim.replay.evidence import Evidence
+from scoutd.shim.replay.gathered import Gathering, is_sharded
+from scoutd.shim.replay.recipes import Recipe
+from scoutd.shim.replay.refusal import Refusal
+from scoutd.shim.replay.requests import Requests
+from scoutd.shim.replay.roster import Roster
+from scoutd.shim.replay.templates import Templates
+from scoutd.shim.replay.trial import replayed
+from scoutd.shim.shmfile import ShmFile
+from scoutd.shim.signature import unavailable
+
+PART: Final = "replay"
+REPLAYED: Final = "replayed"
+"""The trainer's own code, run again. What it raises disables a recipe, not the part."""
+
+NEVER: Final = 1 << 62
+
+AFTER_STEP: Final = encode("after optimizer step")
+NO_TASK: Final = -1
+
+
+class Replays:
+    """``every``: steps between replays, 0: only on request; ``variants``: how many at once."""
+
+    def __init__(
+        self,
+        file: ShmFile,
+        coordinates: Coordinates,
+        guard: Guard,
+        undo: Undo,
+        store: Any,
+        rank: int,
+        every: int,
+        variants: int,
+    ) -> None:
+        self.every = every
+        self.variants = max(1, variants)
+        self.steps = self.replays = self.step_ns = self.cost_ns = 0
+        self.evidence: Final = Evidence(file)
+        self._coordinates: Final = coordinates
+        self._guard: Final = guard
+        self._part: Final = guard.part(PART)
+        self._templates: Final[deque[Templates]] = deque(maxlen=64)
+        self._last_ns = time.monotonic_ns()
+        self._gathering: dict[int, Gathering] = {}
+        self.channel: Final = Channel(store, guard, self.poll)
+        self.roster: Final = Roster(rank, self.channel, guard, self._part, undo, self._templates.append)
+        self.requests: Final = Requests(rank, self.channel)
+        undo.add(self._disarm)
+
+    def watch(self, root: torch.nn.Module) -> None:
+        """What can be replayed of this root is known."""
+        self.roster.watch(root)
+
+    def poll(self) -> None:
+        """On the channel's thread: requests are read, the state is published."""
+        request = self.evidence.request()
+        if request is not None:
+            self.requests.read(request, time.monotonic_ns())
+        self._publish_state()
+
+    def after_step(self, optimizer: torch.optim.Optimizer, counted: bool) -> None:
+        """The optimizer has stepped; ``counted``: and with it one step of the training loop is over."""
+        self.roster.see(optimizer)
+        if not counted or torch._C._current_graph_task_id() != NO_TASK or _is_capturing():
+            return
+        now_ns = time.monotonic_ns()
+        self.steps += 1
+        self.step_ns += now_ns - self._last_ns
+        step = self._coordinates.step
+        self._learn()
+        self._replay_due(step)
+        self._arm(step + 1)
+        self._last_ns = time.monotonic_ns()
+        self.step_ns += self._last_ns - now_ns
+
+    def _learn(self) -> None:
+        """What has been learnt or has come since the last step is in use."""
+        changed = self.roster.settle()
+        while self._templates:
+            changed += self.roster.adopt(self._templates.popleft())
+        missing = unavailable() if changed else ""
+        for recipe in changed:
+            if missing:
+                recipe.disable(missing)
+            self.evidence.recipe(recipe)
+
+    def _due(self, step: int) -> list[cadence.Due]:
+        due = cadence.scheduled(step, self.every, self.variants, len(self.roster.recipes))
+        return due + self.requests.due(step)
+
+    def _replay_due(self, step: int) -> None:
+        mean_s = (self.step_ns - self.cost_ns) / self.steps * 1e-9
+        self.requests.take(step, mean_s, self.roster.recipes, self.variants)
+        due = self._due(step)
+        if due:
+            began_ns = time.monotonic_ns()
+            for key, index in due:
+                if index < len(self.roster.recipes):
+                    self._replay(self.roster.recipes[index], key, step)
+            self.cost_ns += time.monotonic_ns() - began_ns
+            self._coordinates.publish(self._coordinates.writer, Phase.BETWEEN, AFTER_STEP, 0)
+        self.requests.done(step)
+        self._disarm()
+        if due:
+            self._publish_state()
+
+    def _replay(self, recipe: Recipe, key: int, step: int) -> None:
+        """The recipe was replayed and its result is published, or it is disabled."""
+        gathering = self._gathering.get(recipe.index)
+        if recipe.state is not RecipeState.READY or (gathering is not None and not gathering.values):
+            return
+        module = recipe.module
+        if gathering is None and module is not None and is_sharded(module):
+            return  # learnt in this very step: next time
+        began_ns = time.monotonic_ns()
+        depth = self._coordinates.enter(Phase.BETWEEN, encode(f"scoutd replay of {recipe.name}"))
+        try:
+            result = replayed(recipe, key, step, gathering.values if gathering is not None else None)
+        except Refusal as refusal:
+            recipe.disable(str(refusal))
+        except FAULT as error:
+            self._guard.failed(self._guard.part(REPLAYED), error, NEVER)
+            recipe.disable(f"{type(error).__name__}: {error}"[:192])
+        else:
+            recipe.replays += 1
+            self.replays += 1
+            recipe.cost_ns += time.monotonic_ns() - began_ns
+            self.evidence.result(recipe, result)
+        finally:
+            self._coordinates.leave(depth)
+        self.evidence.recipe(recipe)
+
+    def _arm(self, step: int) -> None:
+        """What is due after ``step`` and sharded will be copied while it is whole."""
+        for _, index in self._due(step):
+            recipe = self.roster.recipes[index] if index < len(self.roster.recipes) else None
+            module = recipe.module if recipe is not None and recipe.state is RecipeState.READY else None
+            if module is not None and index not in self._gathering and is_sharded(module):
+                self._gathering[index] = Gathering(module, self._guard, self._part)
+
+    def _disarm(self) -> None:
+        for gathering in self._gathering.values():
+            gathering.stop()
+            self.cost_ns += gathering.cost_ns
+        self._gathering = {}
+
+    def _publish_state(self) -> None:
+        self.evidence.state(
+            replay.ReplayState(
+                every=self.every,
+                variants=self.variants,
+                faults=int(seams.enabled),
+                steps=self.steps,
+                replays=self.replays,
+                step_ns=self.step_ns,
+                cost_ns=self.cost_ns,
+                request=self.requests.finished,
+            )
+        )
+
+
+def _is_capturing() -> bool:
+    """A CUDA graph is being recorded: whatever ran now would become part of it."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]

@@ -1,0 +1,187 @@
+"""The recipes of one rank: found in roots and optimizers, learnt from real calls, settled with peers.
+
+A root that contains an earlier one takes its place (a model that is wrapped later). Recipes of modules come
+first, optimizers behind them as they are seen stepping; every rank of a peer group has the same order.
+
+Settling is done between two steps: by then the wrappers exist, and the peers are known. The first rank of a
+group tells its calls (``templates``). Another uses its own while that needs no content, and the first rank's
+as soon as it has come: batches whose shapes differ by rank are then replayed in one shape.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from scoutd.proto.replay import RecipeKind, RecipeState
+from scoutd.shim.guard import Guard, Part
+from scoutd.shim.intercept import Undo
+from scoutd.shim.replay import templates
+from scoutd.shim.replay.call import Call
+from scoutd.shim.replay.catalog import recipes_of
+from scoutd.shim.replay.channel import Channel
+from scoutd.shim.replay.learning import Ear
+from scoutd.shim.replay.peers import peers_of
+from scoutd.shim.replay.recipes import Peers, Recipe
+
+MAX_OPTIMIZERS: Final = 8
+
+
+class Roster:
+    """All recipes in the order of the rotation. ``deliver`` gets templates on the channel's thread."""
+
+    def __init__(
+        self,
+        rank: int,
+        channel: Channel,
+        guard: Guard,
+        part: Part,
+        undo: Undo,
+        deliver: Callable[[templates.Templates], None],
+    ) -> None:
+        self.recipes: list[Recipe] = []
+        self._rank: Final = rank
+        self._channel: Final = channel
+        self._guard: Final = guard
+        self._part: Final = part
+        self._deliver: Final = deliver
+        self._roots: list[weakref.ref[torch.nn.Module]] = []
+        self._owners: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._peers: dict[int, Peers] = {}
+        self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
+        self._ears: list[Ear] = []
+        self._told = 0
+        self._heard = 0
+        undo.add(self.forget)
+
+    def watch(self, root: torch.nn.Module) -> None:
+        """The root's recipes are in the roster, and listen for a call."""
+        roots = [each for ref in self._roots if (each := ref()) is not None]
+        if any(part is root for each in roots for part in each.modules()):
+            return
+        inside = {id(part) for part in root.modules()}
+        self.forget()
+        for each in [*(each for each in roots if id(each) not in inside), root]:
+            self._add_root(each)
+
+    def _add_root(self, root: torch.nn.Module) -> None:
+        self._roots.append(weakref.ref(root))
+        for recipe in recipes_of(root, len(self.recipes)):
+            self.recipes.append(recipe)
+            self._owners[recipe.index] = weakref.ref(root)
+            ear = Ear(recipe, self._guard, self._part)
+            ear.listen()
+            self._ears.append(ear)
+
+    def see(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer has a recipe from its first step on."""
+        known = self._optimizers.get(id(optimizer))
+        if known is not None and known() is optimizer:
+            return
+        if len(self._optimizers) >= MAX_OPTIMIZERS:
+            return
+        number = len(self._optimizers)
+        name = f"optimizer {number}" if number else "optimizer"
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+        recipe = Recipe(
+            index=len(self.recipes),
+            kind=RecipeKind.OPTIMIZER,
+            name=f"{name} ({type(optimizer).__name__})",
+            path=name,
+            subject=weakref.ref(optimizer),
+            state=RecipeState.READY,
+            reason="",
+        )
+        self.recipes.append(recipe)
+        root = self._root_of(optimizer)
+        if root is not None:
+            self._owners[recipe.index] = weakref.ref(root)
+
+    def _root_of(self, optimizer: torch.optim.Optimizer) -> torch.nn.Module | None:
+        """The root that has a parameter of the optimizer."""
+        steps = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        for reference in self._roots:
+            root = reference()
+            if root is not None and any(id(parameter) in steps for parameter in root.parameters()):
+                return root
+        return None
+
+    def settle(self) -> list[Recipe]:
+        """Recipes that were learnt since the last time know their peers, and are returned."""
+        fresh = [each for each in self.recipes if not each.settled and self._is_learnt(each)]
+        for recipe in fresh:
+            recipe.settled = True
+            recipe.peers = self._peers_of(recipe)
+            if recipe.learnt is not None and recipe.peers.leader != self._rank:
+                recipe.learn(Call(recipe.learnt.form))
+        for peers in {recipe.peers for recipe in fresh if recipe.peers is not None}:
+            self._tell(peers, [recipe for recipe in fresh if recipe.peers == peers])
+        return fresh
+
+    def _is_learnt(self, recipe: Recipe) -> bool:
+        return recipe.state is not RecipeState.LEARNING or recipe.learnt is not None
+
+    def _peers_of(self, recipe: Recipe) -> Peers:
+        owner = self._owners.get(recipe.index)
+        root = owner() if owner is not None else None
+        if root is None:
+            return Peers((self._rank,))
+        if id(root) not in self._peers:
+            self._peers[id(root)] = peers_of(root, self._rank)
+        return self._peers[id(root)]
+
+    def _tell(self, peers: Peers, fresh: list[Recipe]) -> None:
+        """The first rank's calls are on their way, or are listened for."""
+        mine = [recipe for recipe in fresh if recipe.kind is not RecipeKind.OPTIMIZER]
+        if len(peers.ranks) < 2 or not mine:
+            return
+        if peers.leader == self._rank:
+            self._channel.tell(_name(peers, self._told), templates.packed(mine))
+            self._told += 1
+        elif not self._heard:
+            self._listen(peers)
+
+    def _listen(self, peers: Peers) -> None:
+        def answer(content: bytes) -> None:
+            self._heard += 1
+            self._deliver(templates.unpacked(content))
+            self._listen(peers)
+
+        self._channel.ask(_name(peers, self._heard), answer)
+
+    def adopt(self, found: templates.Templates) -> list[Recipe]:
+        """The first rank's calls are used from now on; returns the recipes that have changed."""
+        changed: list[Recipe] = []
+        for recipe in self._at(found.refused):
+            if recipe.state is not RecipeState.DISABLED:
+                recipe.disable(found.refused[recipe.index])
+                changed.append(recipe)
+        for recipe in self._at(found.calls):
+            call = found.calls[recipe.index]
+            same = recipe.learnt is not None and recipe.learnt.form == call.form
+            if recipe.state is RecipeState.DISABLED or (same and recipe.state is RecipeState.READY):
+                continue
+            recipe.learn(call)
+            changed.append(recipe)
+        return changed
+
+    def _at(self, indices: Any) -> Iterator[Recipe]:
+        for index in indices:
+            if 0 <= index < len(self.recipes) and self.recipes[index].kind is not RecipeKind.OPTIMIZER:
+                yield self.recipes[index]
+
+    def forget(self) -> None:
+        """Nothing is watched, no hook is left."""
+        for ear in self._ears:
+            ear.stop()
+        for known in (self.recipes, self._roots, self._ears):
+            known.clear()
+        for table in (self._owners, self._peers, self._optimizers):
+            table.clear()
+
+
+def _name(peers: Peers, number: int) -> str:
+    return f"{peers.group:016x}/templates/{number}"
