@@ -43,6 +43,9 @@ from scoutd.shim.rendezvous import Rendezvous
 from scoutd.shim.replay.replays import Replays
 from scoutd.shim.shmfile import ShmFile, root_folder, start_ticks
 
+FAULTS_SWITCH: Final = "SCOUTD_FAULTS"
+"""Only with it is the fault kit so much as imported."""
+
 
 class Session:
     """Everything that is attached. Raises OSError from the constructor if there can be no file."""
@@ -92,6 +95,8 @@ class Session:
         for name, install in self._installations():
             self.guard.run(name, install, None)
         self.guard.run("topology", lambda: self.describe(model), None)
+        if os.environ.get(FAULTS_SWITCH) == "1":
+            self.guard.run("faults", _arm_faults, None)
         if model is not None:
             self.guard.run("modules", lambda: self.discovery.watch(model), None)
         self.guard.run("publisher", self.publisher.start, None)
@@ -200,6 +205,12 @@ class Session:
             torch=str(torch.__version__),
         )
         self.file.publish(shm.HEADER, 0, record)
+
+
+def _arm_faults() -> None:
+    from scoutd.shim import faults
+
+    faults.from_environment()
 
 
 def _number(text: str | None, otherwise: int) -> int:
