@@ -8,7 +8,8 @@ state is reported once.
   confirmed if it outlasts its stretched limit; an OPEN one that goes away ends SUPPRESSED, with the time.
 - A confirmed verdict is RESOLVED when its ranks move again, or when the job restarts.
 - A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other.
-- The verdict about an unreachable node is RESOLVED when the node is back.
+- The verdict about an unreachable node is RESOLVED when the node is back; one about several that names
+  nobody also when there are more.
 - What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
   new verdict about how ranks ended, unless it names a node that is gone.
 """
@@ -148,7 +149,7 @@ class Ledger:
         self, finding: Finding, snapshot: Snapshot, job: str, generation: int, now_ns: int
     ) -> list[Verdict]:
         ranks = frozenset(finding.ranks)
-        reports = self._give_way(finding, now_ns)
+        reports = self._give_way(finding, now_ns) + self._outgrow(finding, ranks, now_ns)
         follows = finding.cause is Cause.PROCESS_DEAD or (finding.ending and not _is_node_loss(finding))
         over = self._confirmed_over(ranks, follows)
         if over is not None:
@@ -194,6 +195,19 @@ class Ledger:
         nameless = [v.id for v in self.confirmed if not v.implicated and v.generation]
         why = f"{ranks_text(finding.ranks)} named since: {finding.cause.value}"
         return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in nameless]
+
+    def _outgrow(self, finding: Finding, ranks: frozenset[int], now_ns: int) -> list[Verdict]:
+        """A side of a partition that misses more than it said has a new verdict. Agents notice the nodes one
+        after the other, each in its own order; in the end all have said the same."""
+        if finding.hold is not None or finding.cause is not Cause.NODE_UNREACHABLE or finding.implicated:
+            return []
+        less = [
+            v.id
+            for v in self.confirmed
+            if v.cause is finding.cause and not v.implicated and self._episodes[v.id].ranks < ranks
+        ]
+        why = "more nodes are out of reach since"
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in less]
 
     def _confirmed_over(self, ranks: frozenset[int], follows: bool) -> str | None:
         """A confirmed, unresolved verdict that already explains this finding. ``follows``: the finding is

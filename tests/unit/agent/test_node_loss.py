@@ -135,3 +135,24 @@ def test_ranks_that_moved_when_they_were_last_heard_of_are_not_named() -> None:
         core.step(Evidence(((mine, 0), (moving, ns(5.9))), frozenset(), True, quiet_ns={"a": ns(5.8)}), now)
         found += verdicts(core.step(Tick(), now))
     assert not [v for v in found if v.state is State.CONFIRMED and v.implicated]
+
+
+def test_a_side_that_notices_one_node_after_the_other_says_all_of_them_in_the_end() -> None:
+    """Whatever the order: else the agents of one side go on saying different things."""
+    said = set()
+    for order in (("c", "d"), ("d", "c")):
+        job = job_that_waits(*range(8))
+        core = Core(job.settings)
+        reports = [
+            (node(n, job, *r), 0) for n, r in zip("abcd", ((0, 1), (2, 3), (4, 5), (6, 7)), strict=True)
+        ]
+        for k in range(24):
+            now = ns(100 + 0.25 * k)
+            core.step(Observed(reports[0][0]), now)
+            away = frozenset(order[: 1 if k < 12 else 2])
+            core.step(Evidence(tuple(reports), away, False), now)
+            core.step(Tick(), now)
+        confirmed = [v for v in core.verdicts if v.state is State.CONFIRMED]
+        assert [v.state for v in core.verdicts] == [State.RESOLVED, State.CONFIRMED]
+        said |= {(v.id, v.summary) for v in confirmed}
+    assert len(said) == 1
