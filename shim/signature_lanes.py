@@ -55,10 +55,14 @@ def plain_lane_sum(lanes: torch.Tensor, first: int) -> torch.Tensor:
     total = torch.zeros((), dtype=torch.int64, device=lanes.device)
     for start in range(0, lanes.numel(), _AT_ONCE):
         part = lanes[start : start + _AT_ONCE]
-        at = first + start + 1
-        index = torch.arange(at, at + part.numel(), dtype=torch.int64, device=lanes.device)
-        total += _finalise(part ^ _finalise(index * _signed(GOLDEN))).sum()
+        total += mixed(part, first + start).sum()
     return total
+
+
+def mixed(lanes: torch.Tensor, first: int) -> torch.Tensor:
+    """The terms of the sum, one a lane."""
+    index = torch.arange(first + 1, first + 1 + lanes.numel(), dtype=torch.int64, device=lanes.device)
+    return _finalise(lanes ^ _finalise(index * _signed(GOLDEN)))
 
 
 def _finalise(x: torch.Tensor) -> torch.Tensor:
