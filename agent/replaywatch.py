@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from scoutd.agent import straggling
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.replay import RecipeView
 from scoutd.agent.replayfinding import Place, finding
@@ -21,9 +22,12 @@ from scoutd.agent.replayledger import ReplayLedger
 from scoutd.agent.replays import Rounds
 from scoutd.agent.sdc import Judgement, Round, judge
 from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.straggler import Stragglers
 from scoutd.agent.verdict import Verdict
 
 MOST_ASIDE: Final = 256
+CLEAN_ROUNDS: Final = 6
+"""Twice what confirms a straggler ends its verdict, in rounds of any recipe."""
 
 
 @dataclass
@@ -46,6 +50,7 @@ class ReplayWatch:
         self._settings = settings
         self._ledger: Final = ReplayLedger(settings.history)
         self._restless: Final[dict[int, set[int]]] = {}
+        self._stragglers: Final = Stragglers()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -63,6 +68,7 @@ class ReplayWatch:
         self.rounds.clear()
         self.aside.clear()
         self._restless.clear()
+        self._stragglers.clear()
         return self._ledger.restart(generation, now_ns)
 
     def tick(
@@ -83,6 +89,7 @@ class ReplayWatch:
         for round_ in due:
             if round_.at.recipe not in self.aside:
                 changed += self._judge(round_, places, job, generation, now_ns)
+            changed += self._judge_times(round_, places, job, generation, now_ns)
         return changed
 
     def aside_names(self) -> list[tuple[str, str]]:
@@ -110,6 +117,19 @@ class ReplayWatch:
             found = finding(deviation, judgement, round_, recipe, places)
             changed += self._ledger.take(found, job, generation, now_ns)
         return changed
+
+    def _judge_times(
+        self, round_: Round, places: dict[int, Place], job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        judgement = straggling.judge(self._stragglers, round_)
+        if judgement is None:
+            return []
+        changed: list[Verdict] = []
+        if judgement.confirmed:
+            recipe = self.rounds.names.get(round_.at.recipe)
+            found = straggling.finding(judgement, round_, recipe, places)
+            changed += self._ledger.take(found, job, generation, now_ns)
+        return changed + self._ledger.clean(straggling.healthy(judgement, round_), CLEAN_ROUNDS, now_ns)
 
     def _count(self, judgement: Judgement) -> None:
         if judgement.agreed:

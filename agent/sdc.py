@@ -104,7 +104,7 @@ def judge(round_: Round) -> Judgement:
             break
     nameless = bool(sieve.deviations) and not sieve.deviations[-1].ranks
     cleared = () if nameless else tuple(sorted(set(round_.results) - sieve.out))
-    agreed = sieve.agreed and round_.complete and not sieve.deviations
+    agreed = sieve.agreed and round_.complete and round_.peers > 1 and not sieve.deviations
     return Judgement(tuple(sieve.deviations), cleared, "", agreed)
 
 
