@@ -15,6 +15,7 @@ it stays: what was written last is evidence, and the agent cleans up.
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import platform
 import socket
@@ -67,16 +68,17 @@ class Session:
         self.publisher: Final = Publisher(
             self.file, self.coordinates, self.groups, self.calls, self.works, self.guard
         )
-        self.agreement: Final = Agreement(_default_store(), self.rank, self.file.user_folder, self.identify)
+        job_store = _default_store()
+        self.agreement: Final = Agreement(job_store, self.rank, self.file.user_folder, self.identify)
         self.rendezvous: Final = Rendezvous(
-            _default_store(), self.rank, self.world_size, lambda: self.file.observer_address, self.tell
+            job_store, self.rank, self.world_size, lambda: self.file.observer_address, self.tell
         )
         self.replays: Final = Replays(
             self.file,
             self.coordinates,
             self.guard,
             self.undo,
-            _default_store(),
+            job_store,
             self.rank,
             every,
             variants,
@@ -230,12 +232,16 @@ def _device() -> str:
 
 
 def _default_store() -> c10d.Store | None:
+    """The trainer's store; a process that attaches again finds nothing of the last time in it."""
+    number = next(_attachments)
     try:
-        return c10d._get_default_store()
+        found = c10d._get_default_store()
     except (RuntimeError, ValueError):
         return None
+    return found if number == 1 else c10d.PrefixStore(f"scoutd-{number}/", found)
 
 
+_attachments: Final = itertools.count(1)
 _session: Session | None = None
 _inherited: Session | None = None
 _registered = False

@@ -51,7 +51,7 @@ def recipes_of(root: torch.nn.Module, first: int) -> Iterator[Recipe]:
             name=block_name(path, module),
             path=path,
             subject=weakref.ref(module),
-            indices_below=module.num_embeddings if type(module) is torch.nn.Embedding else 0,
+            indices_below=module.num_embeddings if isinstance(module, torch.nn.Embedding) else 0,
         )
 
 

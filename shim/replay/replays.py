@@ -67,11 +67,11 @@ class Replays:
         self._coordinates: Final = coordinates
         self._guard: Final = guard
         self._part: Final = guard.part(PART)
-        self._templates: Final[deque[Templates]] = deque(maxlen=64)
+        self.templates: Final[deque[Templates]] = deque(maxlen=64)
         self._last_ns = time.monotonic_ns()
         self._gathering: dict[int, Gathering] = {}
         self.channel: Final = Channel(store, guard, self.poll)
-        self.roster: Final = Roster(rank, self.channel, guard, self._part, undo, self._templates.append)
+        self.roster: Final = Roster(rank, self.channel, guard, self._part, undo, self.templates.append)
         self.requests: Final = Requests(rank, self.channel)
         undo.add(self._disarm)
 
@@ -104,8 +104,8 @@ class Replays:
     def _learn(self) -> None:
         """What has been learnt or has come since the last step is in use."""
         changed = self.roster.settle()
-        while self._templates:
-            changed += self.roster.adopt(self._templates.popleft())
+        while self.templates:
+            changed += self.roster.adopt(self.templates.popleft())
         missing = unavailable() if changed else ""
         for recipe in changed:
             if missing:

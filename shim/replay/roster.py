@@ -10,6 +10,7 @@ as soon as it has come: batches whose shapes differ by rank are then replayed in
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -139,7 +140,7 @@ class Roster:
         if len(peers.ranks) < 2 or not mine:
             return
         if peers.leader == self._rank:
-            self._channel.tell(_name(peers, self._told), templates.packed(mine))
+            self._channel.tell(self._name(peers, self._told), templates.packed(mine))
             self._told += 1
         elif not self._heard:
             self._listen(peers)
@@ -150,7 +151,13 @@ class Roster:
             self._deliver(templates.unpacked(content))
             self._listen(peers)
 
-        self._channel.ask(_name(peers, self._heard), answer)
+        self._channel.ask(self._name(peers, self._heard), answer)
+
+    def _name(self, peers: Peers, number: int) -> str:
+        """Who has another list of recipes neither tells nor hears: indices would mean something else."""
+        names = "\0".join(each.name for each in self.recipes if each.kind is not RecipeKind.OPTIMIZER)
+        digest = hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
+        return f"{peers.group:016x}/{digest}/templates/{number}"
 
     def adopt(self, found: templates.Templates) -> list[Recipe]:
         """The first rank's calls are used from now on; returns the recipes that have changed."""
@@ -181,7 +188,3 @@ class Roster:
             known.clear()
         for table in (self._owners, self._peers, self._optimizers):
             table.clear()
-
-
-def _name(peers: Peers, number: int) -> str:
-    return f"{peers.group:016x}/templates/{number}"

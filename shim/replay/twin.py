@@ -23,6 +23,9 @@ _BLANK: Final = frozenset(vars(torch.nn.Module())) - _TABLES
 """What ``torch.nn.Module`` itself keeps besides: hook tables and flags, which a twin has anew."""
 
 _DROPPED: Final = frozenset(("_compiled_call_impl",))
+_COMPOSABLE: Final = "__composable_api_state_key"
+"""Under such names composable wrappers (fully_shard, checkpoint) keep what they know of a module."""
+
 _COMMUNICATING: Final = ("SyncBatchNorm", "FullyShardedDataParallel", "DistributedDataParallel")
 
 Fill = Callable[[str, torch.nn.Parameter], torch.Tensor]
@@ -99,8 +102,6 @@ def _dress(module: torch.nn.Module, made: torch.nn.Module, memo: Memo) -> None:
             (name, None if value is None else copied(value, memo)) for name, value in source[table].items()
         )
     for name, value in source.items():
-        # Composable wrappers (fully_shard, replicate, checkpoint) keep their state under keys of their own
-        # class.
-        if type(name) is not str or name in _BLANK or name in _TABLES or name in _DROPPED:
+        if str(name).startswith(_COMPOSABLE) or name in _BLANK or name in _TABLES or name in _DROPPED:
             continue
         target[name] = copied(value, memo)
