@@ -44,6 +44,7 @@ from scoutd.daemon.serve.grpc_server import GrpcServer
 from scoutd.daemon.serve.http import HttpServer
 from scoutd.daemon.serve.metrics import Metrics
 from scoutd.daemon.serve.query import QueryService, View
+from scoutd.daemon.serve.replay_requests import ReplayRequests
 from scoutd.daemon.store import Store
 from scoutd.daemon.watchers import Watchers
 
@@ -116,6 +117,14 @@ class Agent:
             await self._become_ready(stack)
             await self._loop.run(self._stop)
             await self._shut_down()
+
+    def _replay_requests(self) -> ReplayRequests:
+        return ReplayRequests(
+            jobs=self._loop.jobs.values,
+            tell=self._observer.request_replay,
+            elsewhere=lambda job: [each.node for each in self._neighbours.members(job) if not each.me],
+            clock=monotonic_ns,
+        )
 
     def _open_store(self) -> tuple[Store | None, str]:
         """A store, or none and why. A directory that was asked for must work; a default one may not."""
@@ -194,7 +203,9 @@ class Agent:
         )
         self._ledger = ledger
         self._grpc = GrpcServer(
-            QueryService(view), ControlService(self._loop.conclude, ledger), self._neighbours.service
+            QueryService(view),
+            ControlService(self._loop.conclude, ledger, self._replay_requests()),
+            self._neighbours.service,
         )
         self._http = HttpServer(self._metrics, lambda: self.ready)
 

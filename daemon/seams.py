@@ -13,6 +13,7 @@ from scoutd.agent.events import Effect, Event
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.history import History
 from scoutd.agent.moment import Moment
+from scoutd.agent.replaywatch import ReplayWatch
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Verdict
 
@@ -33,6 +34,9 @@ class CorePort(Protocol):
 
     @property
     def history(self) -> History: ...
+
+    @property
+    def replays(self) -> ReplayWatch: ...
 
 
 class ObservationPort(Protocol):

@@ -186,6 +186,30 @@ def topology(job: Job = "", address: Address = None, json: Json = False) -> None
 
 
 @app.command()
+def replay(
+    recipe: Annotated[
+        str, typer.Option(metavar="NAME", help="A module's name or a recipe's id; default: all recipes.")
+    ] = "",
+    variants: Annotated[int, typer.Option(min=1, max=64, metavar="V", help="Times over.")] = 1,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until the ranks here have done it; says what came of it.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait at most.")] = 60.0,
+    job: Job = "",
+    address: Address = None,
+    json: Json = False,
+) -> None:
+    """Have the ranks replay now, whatever their cadence. Answered by the agent of this machine only.
+
+    Exits with 3 if a rank was found to compute wrongly (with --wait), 1 if the replays did not end in time.
+    """
+    from scoutd.daemon.cli.replay import Wish
+    from scoutd.daemon.cli.replay import replay as ask
+
+    raise typer.Exit(ask(address, Wish(job, recipe, variants, timeout, wait), json))
+
+
+@app.command()
 def analyze(
     path: Annotated[
         Path,

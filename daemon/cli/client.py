@@ -58,6 +58,7 @@ class Client:
         self.target: Final = find(address)
         self._channel = grpc.insecure_channel(self.target, options=OPTIONS)
         self._stub: Any = query_pb2_grpc.QueryStub(self._channel)
+        self._control: Any = query_pb2_grpc.ControlStub(self._channel)
 
     def status(self, job: str) -> query.GetStatusResponse:
         answer: query.GetStatusResponse = self._call("GetStatus", query.GetStatusRequest(job=job))
@@ -80,6 +81,11 @@ class Client:
         answer: query.GetLimitsResponse = self._call("GetLimits", query.GetLimitsRequest(job=job))
         return answer
 
+    def request_replay(self, request: query.RequestReplayRequest) -> query.RequestReplayResponse:
+        """Answered through the agent's own Unix socket only."""
+        answer: query.RequestReplayResponse = self._call("RequestReplay", request, self._control)
+        return answer
+
     def watch(self, job: str) -> Iterator[pb.Verdict]:
         """Every verdict known and each change, until the agent ends."""
         try:
@@ -87,9 +93,9 @@ class Client:
         except grpc.RpcError as error:
             raise NoAgent(self._why(error)) from error
 
-    def _call(self, name: str, request: object) -> Any:
+    def _call(self, name: str, request: object, stub: Any = None) -> Any:
         try:
-            return getattr(self._stub, name)(request, timeout=DEADLINE_S)
+            return getattr(stub or self._stub, name)(request, timeout=DEADLINE_S)
         except grpc.RpcError as error:
             raise NoAgent(self._why(error)) from error
 

@@ -68,12 +68,41 @@ def _job(job: query.JobStatus) -> list[RenderableType]:
         for rank in shown
         if rank.shim_disabled
     ]
+    parts += _replays(job)
     parts += _members(job)
     parts += [
         Text(f"{verdict.id}  {title(verdict)}: {verdict.summary}", style=STYLES.get(verdict.state, ""))
         for verdict in job.open
     ]
     return parts
+
+
+def _replays(job: query.JobStatus) -> list[RenderableType]:
+    """Cadence, cost and rounds in one line, and the recipes that deserve one of their own."""
+    if not job.HasField("replay"):
+        return []
+    told = job.replay
+    often = f"{told.variants} every {told.every} steps" if told.every else "on request only"
+    rounds = f"{told.agreed} agreed, {told.deviating} deviating, {told.undecided} undecided"
+    states = [recipe.state for recipe in told.recipes]
+    ready = f"{states.count('READY')} of {len(states)} recipes ready"
+    line = (
+        f"replay: {often}, {ready}, {told.replays} replays, {told.share:.2%} of step time; rounds: {rounds}"
+    )
+    parts: list[RenderableType] = [Text(line)]
+    if told.faults:
+        parts.append(Text("replay: faults are injected on purpose (SCOUTD_FAULTS)", style="yellow"))
+    notes = [(recipe, _recipe_note(recipe)) for recipe in told.recipes]
+    shown = [(recipe, note) for recipe, note in notes if note][:MAX_MEMBER_ROWS]
+    return [*parts, *(Text(f"recipe {recipe.name}: {note}", style="yellow") for recipe, note in shown)]
+
+
+def _recipe_note(recipe: query.RecipeStatus) -> str:
+    if recipe.aside:
+        return f"set aside: {recipe.aside}"
+    if recipe.state == "DISABLED":
+        return f"disabled on {len(recipe.disabled)} ranks: {recipe.reason}"
+    return recipe.reason
 
 
 def _members(job: query.JobStatus) -> list[RenderableType]:

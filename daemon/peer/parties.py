@@ -23,6 +23,7 @@ from scoutd.agent.history import History
 from scoutd.agent.messages import Outgoing, Relay, Reply, Request
 from scoutd.agent.moment import Moment
 from scoutd.agent.party import Party
+from scoutd.agent.replaywatch import ReplayWatch
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings, Settings
 from scoutd.agent.verdict import Verdict
@@ -152,6 +153,10 @@ class JobParty:
     @property
     def history(self) -> History:
         return self._party.core.history
+
+    @property
+    def replays(self) -> ReplayWatch:
+        return self._party.core.replays
 
     def meet(self, meeting: Rendezvous) -> None:
         """What the job's shims and the configuration say about its other agents is known."""

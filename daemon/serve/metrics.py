@@ -21,6 +21,7 @@ from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.peer.traffic import Traffic
 from scoutd.daemon.serve.peer_metrics import PeerCollector
+from scoutd.daemon.serve.replay_metrics import ReplayCollector
 
 LATENCY_BUCKETS_S: Final = (0.5, 1, 2, 5, 10, 20, 31, 60, 120, 300, 600, 1800)
 """31: the default stall timeout and the second that confirmation may take."""
@@ -73,6 +74,7 @@ class Metrics:
             "scoutd_build_info", "Version of this agent; always 1.", ("version", "python"), registry=registry
         ).labels(version, python).set(1)
         registry.register(RankCollector(jobs, clock))
+        registry.register(ReplayCollector(jobs))
         self.traffic: Final = Traffic()
         self.peer_states: Callable[[], Mapping[str, int]] = lambda: {"ALIVE": 0, "UNREACHABLE": 0, "LEFT": 0}
         registry.register(PeerCollector(self.traffic, lambda: self.peer_states()))

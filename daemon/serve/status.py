@@ -11,6 +11,7 @@ from scoutd.daemon.codec import encode_verdict, seconds, wire_enum
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.peer.parties import Member
 from scoutd.daemon.seams import UnobservedPort
+from scoutd.daemon.serve.replay_status import encode_replays
 from scoutd.proto.v1 import query_pb2 as pb
 
 
@@ -28,6 +29,7 @@ def encode_job(job: Job, stamps: Stamps, now_ns: int, members: Iterable[Member] 
         ended=job.gone,
         members=[_member(each) for each in members],
         suppressed=sum(verdict.state is State.SUPPRESSED for verdict in job.core.verdicts),
+        replay=encode_replays(job),
     )
 
 

@@ -33,7 +33,7 @@ class GetStatusResponse(_message.Message):
     def __init__(self, node: _Optional[str] = ..., version: _Optional[str] = ..., pid: _Optional[int] = ..., started_at: _Optional[str] = ..., stall_timeout_s: _Optional[float] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., unobserved: _Optional[_Iterable[_Union[Unobserved, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobStatus(_message.Message):
-    __slots__ = ("job", "generation", "world_size", "run", "ranks", "open", "ended", "suppressed", "members")
+    __slots__ = ("job", "generation", "world_size", "run", "ranks", "open", "ended", "suppressed", "members", "replay")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class JobStatus(_message.Message):
     ENDED_FIELD_NUMBER: _ClassVar[int]
     SUPPRESSED_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     world_size: int
@@ -52,7 +53,58 @@ class JobStatus(_message.Message):
     ended: bool
     suppressed: int
     members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    replay: ReplayStatus
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ...) -> None: ...
+
+class ReplayStatus(_message.Message):
+    __slots__ = ("every", "variants", "faults", "replays", "share", "agreed", "deviating", "undecided", "recipes", "request")
+    EVERY_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
+    DEVIATING_FIELD_NUMBER: _ClassVar[int]
+    UNDECIDED_FIELD_NUMBER: _ClassVar[int]
+    RECIPES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    every: int
+    variants: int
+    faults: bool
+    replays: int
+    share: float
+    agreed: int
+    deviating: int
+    undecided: int
+    recipes: _containers.RepeatedCompositeFieldContainer[RecipeStatus]
+    request: int
+    def __init__(self, every: _Optional[int] = ..., variants: _Optional[int] = ..., faults: bool = ..., replays: _Optional[int] = ..., share: _Optional[float] = ..., agreed: _Optional[int] = ..., deviating: _Optional[int] = ..., undecided: _Optional[int] = ..., recipes: _Optional[_Iterable[_Union[RecipeStatus, _Mapping]]] = ..., request: _Optional[int] = ...) -> None: ...
+
+class RecipeStatus(_message.Message):
+    __slots__ = ("recipe", "kind", "mode", "name", "state", "reason", "peers", "replays", "cost_s", "aside", "disabled")
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    COST_S_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_FIELD_NUMBER: _ClassVar[int]
+    DISABLED_FIELD_NUMBER: _ClassVar[int]
+    recipe: str
+    kind: str
+    mode: str
+    name: str
+    state: str
+    reason: str
+    peers: int
+    replays: int
+    cost_s: float
+    aside: str
+    disabled: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, recipe: _Optional[str] = ..., kind: _Optional[str] = ..., mode: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., peers: _Optional[int] = ..., replays: _Optional[int] = ..., cost_s: _Optional[float] = ..., aside: _Optional[str] = ..., disabled: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("node", "address", "state", "incarnation", "heard_ago_s", "me")
@@ -272,6 +324,34 @@ class PhaseLimit(_message.Message):
     ended: int
     suggested_s: float
     def __init__(self, setting: _Optional[str] = ..., phases: _Optional[_Iterable[str]] = ..., limit_s: _Optional[float] = ..., longest_s: _Optional[float] = ..., ended: _Optional[int] = ..., suggested_s: _Optional[float] = ...) -> None: ...
+
+class RequestReplayRequest(_message.Message):
+    __slots__ = ("job", "recipe", "variants", "expires_s")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_S_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    recipe: str
+    variants: int
+    expires_s: float
+    def __init__(self, job: _Optional[str] = ..., recipe: _Optional[str] = ..., variants: _Optional[int] = ..., expires_s: _Optional[float] = ...) -> None: ...
+
+class RequestReplayResponse(_message.Message):
+    __slots__ = ("job", "request", "ranks", "refused", "elsewhere", "recipes")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    RECIPES_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    request: int
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    refused: _containers.RepeatedScalarFieldContainer[int]
+    elsewhere: _containers.RepeatedScalarFieldContainer[str]
+    recipes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[str] = ..., request: _Optional[int] = ..., ranks: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., recipes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ConcludeRequest(_message.Message):
     __slots__ = ("run",)

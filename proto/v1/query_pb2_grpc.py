@@ -331,6 +331,11 @@ class ControlStub(object):
                 request_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeRequest.SerializeToString,
                 response_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeResponse.FromString,
                 _registered_method=True)
+        self.RequestReplay = channel.unary_unary(
+                '/scoutd.v1.Control/RequestReplay',
+                request_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayRequest.SerializeToString,
+                response_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayResponse.FromString,
+                _registered_method=True)
 
 
 class ControlServicer(object):
@@ -344,6 +349,13 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RequestReplay(self, request, context):
+        """The ranks of a job replay recipes soon, whatever their cadence.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -351,6 +363,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Conclude,
                     request_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeRequest.FromString,
                     response_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeResponse.SerializeToString,
+            ),
+            'RequestReplay': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequestReplay,
+                    request_deserializer=scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayRequest.FromString,
+                    response_serializer=scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -381,6 +398,33 @@ class Control(object):
             '/scoutd.v1.Control/Conclude',
             scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeRequest.SerializeToString,
             scoutd_dot_proto_dot_v1_dot_query__pb2.ConcludeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequestReplay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scoutd.v1.Control/RequestReplay',
+            scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayRequest.SerializeToString,
+            scoutd_dot_proto_dot_v1_dot_query__pb2.RequestReplayResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,9 +24,11 @@ from scoutd.agent.evidence import (
 )
 from scoutd.agent.history import History
 from scoutd.agent.moment import Moment
+from scoutd.agent.replaywatch import ReplayWatch
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Action, Cause, Implicated, Scope, State, Status, Symptom, Verdict
 from scoutd.daemon.observe.job import Discovery
+from scoutd.daemon.serve.replay_requests import ReplayRequests
 
 S = 1_000_000_000
 
@@ -62,6 +64,7 @@ class FakeCore:
         self.settings: Settings | None = None
         self.moments: dict[str, Moment] = {}
         self.history = History()
+        self.replays = ReplayWatch(Settings())
 
     def step(self, event: Event, now_ns: int) -> list[Effect]:
         self.events.append(event)
@@ -196,3 +199,8 @@ def verdict(identity: str = "aa", state: State = State.CONFIRMED, job: str = "j"
         onset_ns=999 * S,
     )
     return replace(made, **changes)
+
+
+def no_replays() -> ReplayRequests:
+    """Requests of an agent without jobs."""
+    return ReplayRequests(lambda: (), lambda job, request: {}, lambda job: [], FakeClock())

@@ -70,7 +70,7 @@ def ask(path: Path, question: Callable[[Any, words.Job], Awaitable[None]], copie
 
         async def conclude(run: str) -> None: ...
 
-        server = GrpcServer(QueryService(view), ControlService(conclude, view.ledger))
+        server = GrpcServer(QueryService(view), ControlService(conclude, view.ledger, fakes.no_replays()))
         await server.start("127.0.0.1", 0, path)
         try:
             async with grpc.aio.insecure_channel(f"unix:{path}") as channel:

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from scoutd.agent.replay import RecipeState, ReplayCost
 from scoutd.daemon import codec
 from scoutd.daemon.clock import Stamps
 from scoutd.daemon.errors import ConfigError, LocalError
@@ -20,10 +21,13 @@ from scoutd.daemon.ledger import Ledger
 from scoutd.daemon.serve.control import ControlService
 from scoutd.daemon.serve.grpc_server import GrpcServer
 from scoutd.daemon.serve.query import QueryService, View
+from scoutd.daemon.serve.replay_requests import ReplayRequests
 from scoutd.daemon.store import Entry
 from scoutd.daemon.watchers import Watchers
+from scoutd.proto.replay import Request
 from scoutd.proto.v1 import query_pb2 as pb
 from scoutd.proto.v1 import query_pb2_grpc
+from tests.unit.agent import replaying
 from tests.unit.daemon_serve import fakes
 
 STAMPS = Stamps(0, 0)
@@ -57,7 +61,14 @@ class Site:
             ledger=self.ledger,
             watchers=self.watchers,
         )
-        self.server = GrpcServer(QueryService(view), ControlService(self.conclude, self.ledger))
+        self.jobs = jobs
+        self.requests: list[Request] = []
+        replays = ReplayRequests(lambda: self.jobs, self.tell, lambda job: ["n1"], clock)
+        self.server = GrpcServer(QueryService(view), ControlService(self.conclude, self.ledger, replays))
+
+    def tell(self, job: str, request: Request) -> dict[int, bool]:
+        self.requests.append(request)
+        return {0: True, 1: False}
 
     async def conclude(self, run: str) -> None:
         self.concluded.append(run)
@@ -239,5 +250,63 @@ def test_living_agent_keeps_its_socket(path: Path) -> None:
         with pytest.raises(LocalError, match="another agent answers"):
             await Site(path).server.start("127.0.0.1", 0, path)
         await query_pb2_grpc.QueryStub(channel).GetStatus(pb.GetStatusRequest())
+
+    with_site(path, scenario)
+
+
+def replaying_job() -> Job:
+    """A job whose ranks have two recipes, one of them disabled on rank 1."""
+    seen = fakes.observation("j", ranks=2)
+    views = tuple(replaying.view(recipe=k, name=f"blocks.{k} (Block)") for k in (1, 2))
+    sick = (views[0], fakes.replace(views[1], state=RecipeState.DISABLED, reason="RuntimeError: no"))
+    cost = ReplayCost(50, 1, True, 200, 4, 10**9, 10**7, 7)
+    ranks = tuple(
+        fakes.replace(rank, recipes=views if not rank.rank else sick, replay_cost=cost)
+        for rank in seen.report.ranks
+    )
+    report = fakes.replace(seen.report, ranks=ranks)
+    return Job(fakes.replace(seen, report=report), fakes.FakeCore(), 0)
+
+
+def test_status_tells_of_replays(path: Path) -> None:
+    async def scenario(site: Site, channel: grpc.aio.Channel) -> None:
+        site.jobs[:] = [replaying_job()]
+        (job,) = (await query_pb2_grpc.QueryStub(channel).GetStatus(pb.GetStatusRequest())).jobs
+        told = job.replay
+        assert (told.every, told.variants, told.faults, told.replays, told.share) == (50, 1, True, 8, 0.01)
+        states = [(each.name, each.state, each.reason, list(each.disabled)) for each in told.recipes]
+        assert states == [
+            ("blocks.1 (Block)", "READY", "", []),
+            ("blocks.2 (Block)", "DISABLED", "RuntimeError: no", [1]),
+        ]
+
+    with_site(path, scenario)
+
+
+def test_a_replay_is_requested_on_the_socket_and_nowhere_else(path: Path) -> None:
+    async def scenario(site: Site, channel: grpc.aio.Channel) -> None:
+        site.jobs[:] = [replaying_job()]
+        request = pb.RequestReplayRequest(recipe="blocks.1", variants=3)
+        answer = await query_pb2_grpc.ControlStub(channel).RequestReplay(request)
+        assert (list(answer.ranks), list(answer.refused), list(answer.elsewhere)) == ([0], [1], ["n1"])
+        (told,) = site.requests
+        assert (told.recipe, told.variants, told.request) == (1, 3, answer.request)
+        async with grpc.aio.insecure_channel(site.targets[1]) as remote:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await query_pb2_grpc.ControlStub(remote).RequestReplay(request)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+    with_site(path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "why"), [("heads", "none of the recipes"), ("blocks.2", "none of the recipes")]
+)
+def test_a_recipe_that_cannot_be_replayed_is_not_accepted(path: Path, recipe: str, why: str) -> None:
+    async def scenario(site: Site, channel: grpc.aio.Channel) -> None:
+        site.jobs[:] = [replaying_job()]
+        with pytest.raises(grpc.aio.AioRpcError, match=why):
+            await query_pb2_grpc.ControlStub(channel).RequestReplay(pb.RequestReplayRequest(recipe=recipe))
+        assert site.requests == []
 
     with_site(path, scenario)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from scoutd.agent.replay import ReplayCost
 from scoutd.daemon.jobs import Job
 from scoutd.daemon.serve.metrics import Metrics, reason_label
+from tests.unit.agent import replaying
 from tests.unit.daemon_serve import fakes
 
 GOLDEN = Path(__file__).parent / "metrics.golden.txt"
@@ -25,6 +27,11 @@ def metrics(jobs: list[Job], clock: fakes.FakeClock) -> Metrics:
 def test_exposition_is_the_golden_file() -> None:
     clock = fakes.FakeClock()
     seen = fakes.observation(ranks=2, shim_cost={0: (2_500_000, 1000), 1: (3_000_000, 1100)})
+    cost = ReplayCost(50, 1, False, 200, 4, 20 * fakes.S, fakes.S // 8)
+    ranks = tuple(
+        fakes.replace(rank, recipes=(replaying.view(),), replay_cost=cost) for rank in seen.report.ranks
+    )
+    seen = fakes.replace(seen, report=fakes.replace(seen.report, ranks=ranks))
     made = metrics([Job(seen, fakes.FakeCore(), clock())], clock)
     clock.advance(0.25)
     made.count_verdict("HANG", "RANK_STALLED", "OPEN")
