@@ -221,9 +221,29 @@ def install_backward(boundaries: Boundaries, begins: Callable[[], None]) -> None
 
 
 def install_groups(boundaries: Boundaries) -> None:
-    """Wrapping a model blocks until all members come; leaving is publishing EXITING."""
+    """Wrapping a model blocks until all members come; leaving is publishing EXITING.
+
+    Who has destroyed the default group has left the job, whatever the process does afterwards: it may end
+    without passing the interpreter's exit, by a launcher's ``os._exit``.
+    """
     wrap = boundaries.bracket("groups", Phase.EXITING, "destroy_process_group")
-    boundaries.swap(c10d.destroy_process_group, wrap)
+    left = encode("after destroy_process_group")
+    coordinates, guard = boundaries.coordinates, boundaries.guard
+
+    def leaves(function: Function) -> Function:
+        bracketed = wrap(function)
+
+        def destroys(*args: Any, **kwargs: Any) -> Any:
+            result = bracketed(*args, **kwargs)
+            if not c10d.is_initialized():
+                guard.run(
+                    "groups", lambda: coordinates.publish(coordinates.writer, Phase.EXITING, left, 0), None
+                )
+            return result
+
+        return destroys
+
+    boundaries.swap(c10d.destroy_process_group, leaves)
     ddp = torch.nn.parallel.DistributedDataParallel
     wrap = boundaries.bracket("groups", Phase.INIT, "DistributedDataParallel()", waiting=1)
     boundaries.swap(ddp.__init__, wrap)

@@ -106,6 +106,26 @@ def test_a_python_without_scoutd_loads_the_shim_from_beside_the_injection(tmp_pa
     assert Path(file).resolve() == (HERE.parents[1] / "shim" / "__init__.py").resolve()
 
 
+def test_who_has_destroyed_the_default_group_is_leaving_until_its_process_ends(tmp_path: Path) -> None:
+    """A launcher may end it without the interpreter's exit, and nobody may see how."""
+    code = (
+        "import os, torch.distributed as dist\n" + alone(tmp_path) + "import scoutd.shim\n"
+        "group = dist.new_group([0])\n"
+        "dist.destroy_process_group(group)\n"
+        "print(scoutd.shim.status()['file'], flush=True)\n"
+        "import shutil; shutil.copy(scoutd.shim.status()['file'], 'before')\n"
+        "dist.destroy_process_group()\n"
+        "os._exit(0)\n"
+    )
+    file = python(tmp_path, "-c", f"import os; os.chdir({str(tmp_path)!r})\n" + code).strip()
+    phases = [
+        record.phase
+        for path in (tmp_path / "before", Path(file))
+        if (record := shm.read(path.read_bytes(), 0, shm.PROGRESS, 0)) is not None
+    ]
+    assert phases == [shm.Phase.BETWEEN, shm.Phase.EXITING]
+
+
 def test_the_module_runner_passes_arguments_and_arms(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
