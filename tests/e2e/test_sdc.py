@@ -1,0 +1,68 @@
+"""Silent corruption through the whole of ``scoutd run``, and a slice of its campaign."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.harness import PATIENT, SCOUTD, Site, cleared, forked, named, until
+
+CAMPAIGN = Path(__file__).parents[1] / "campaign" / "sdc.py"
+FAULT = "target=output rank=2 module=blocks.2* bit=0"
+EVERY_STEP = ("--replay-every", "1", "--replay-variants", "8")
+
+
+def job(*more: str) -> list[str]:
+    """The second block of this job holds objects of the script's own and may not be replayable."""
+    return forked("--steps", "100000", *more, ranks=4)
+
+
+def test_an_unmodified_script_whose_rank_computes_wrongly_is_stopped(site: Site) -> None:
+    running = site.watch(job(), *PATIENT, *EVERY_STEP, SCOUTD_FAULTS="1", SCOUTD_FAULT=FAULT)
+    outcome = running.finish(90.0)
+    assert outcome.code == 3, str(outcome)
+    verdict = outcome.fault
+    assert (verdict["symptom"], verdict["cause"], named(verdict)) == ("SDC", "SDC_OUTPUT", [2]), str(outcome)
+    assert sorted(cleared(verdict)) == [0, 1, 3]
+    assert "blocks.2" in verdict["operation"]
+    assert any("majority" in item["text"] for item in verdict["evidence"])
+
+
+def test_a_request_is_carried_out_and_status_tells(site: Site) -> None:
+    """Without a cadence; the weights of rank 1 are wrong in replays."""
+    running = site.watch(
+        job(),
+        *PATIENT,
+        "--replay-every",
+        "0",
+        stop=False,
+        SCOUTD_FAULTS="1",
+        SCOUTD_FAULT="target=weights rank=1 module=blocks.0*",
+    )
+
+    def ready() -> bool:
+        told = (site.ask("status") or {}).get("jobs", [])
+        recipes = told[0].get("replay", {}).get("recipes", []) if told else []
+        states = [each["state"] for each in recipes]
+        return states.count("READY") > 3 and "LEARNING" not in states
+
+    until(ready, "recipes are ready", 60.0)
+    answer = site.start(SCOUTD, "replay", "--wait").finish(90.0)
+    assert answer.code == 3, str(answer)
+    until(lambda: any(v["state"] == "CONFIRMED" for v in running.verdicts()), "a verdict", 30.0)
+    outcome = running.end()
+    assert (outcome.fault["cause"], named(outcome.fault)) == ("SDC_PARAMETER", [1]), str(outcome)
+
+
+def test_a_slice_of_the_campaign() -> None:
+    few = ["--singles", "5", "--cleans", "1", "--extras", "1", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(CAMPAIGN), *few], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    score = json.loads(done.stdout.splitlines()[-1])
+    assert score["localized"] == score["injected"] >= 18, done.stderr[-4000:]
+    assert (score["wrong_rank"], score["false_alarms"]) == (0, 0), done.stderr[-4000:]
+    assert score["ties_named_nobody"] == score["ties"] == 2
