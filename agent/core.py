@@ -258,7 +258,7 @@ class Core:
 
         A finding that names a rank waits ``round_s`` at most for stale nodes. One that names nobody waits up
         to four times as long, until every node in reach has been heard of since: whom the missing evidence
-        would name is not known yet. Other findings are another round.
+        would name is not known yet. So does one without a majority. Other findings are another round.
         """
         faults = [f for f in diagnosis.findings if f.hold is None]
         if not faults:
@@ -273,7 +273,8 @@ class Core:
         named = all(f.implicated for f in faults)
         if not self._reach.stale and (named or self._reach.oldest_ns <= lasted):
             return True
-        return lasted >= self._settings.round_s * (1 if named else 4) * NS_PER_S
+        hurry = named and self._reach.majority
+        return lasted >= self._settings.round_s * (1 if hurry else 4) * NS_PER_S
 
     def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
         self._patience.clear()

@@ -50,6 +50,9 @@ new one after O(log N) probe intervals, not N of them."""
 FIRST_VERSION_BITS = 16
 """Small, because every mark carries it; two lives begin alike once in 65,536 times."""
 
+STOOD_STILL_NS = NS_PER_S
+"""Who was not asked what is due for so long did not run (``Settings.max_gap_s`` is the core's measure)."""
+
 MOST_JOIN_PAUSE_NS = 4 * NS_PER_S
 """Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
 
@@ -80,6 +83,7 @@ class Exchange:
         self.round_trip = RoundTrip(s.k_sigma, _ns(s.least_timeout_s), _ns(s.most_timeout_s))
         self._alarmed_until_ns = 0
         self._alarmed_since_ns = 0
+        self._ticked_ns = self._woke_ns = 0
         self._next_probe_ns = 0
         self._next_sync_ns = 0
         self._next_join_ns = 0
@@ -136,6 +140,9 @@ class Exchange:
 
     def tick(self, now_ns: int) -> list[Outgoing]:
         """Requests that are due now."""
+        if now_ns - self._ticked_ns > STOOD_STILL_NS:
+            self._woke_ns = now_ns
+        self._ticked_ns = now_ns
         if self.seeds and not self.peers:
             return self._join(now_ns)
         sent: list[Outgoing] = []
@@ -316,9 +323,12 @@ class Exchange:
         return self.pace.timeout_ns
 
     def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
-        """What went to a node that was out of reach meanwhile measures the outage, and not the peer."""
+        """What went to a node that was out of reach meanwhile measures the outage, and not the peer; what was
+        under way while this agent stood still measures that."""
         began_ns = self._flight.end(sent)
         if began_ns is None or sent.node in self.unreachable:
+            return
+        if began_ns < self._woke_ns or now_ns - self._ticked_ns > STOOD_STILL_NS:
             return
         if measure:
             self.round_trip.add(now_ns - began_ns)
@@ -335,8 +345,11 @@ class Exchange:
         if not others:
             self._lose(node, now_ns, now_ns)
             return []
-        count = min(1 if self.pace.strained else self.settings.relays, len(others))
-        chosen: Sequence[str] = self.random.sample(others, count)
+        # Who is as quiet as the node itself would only be waited for.
+        since = now_ns - self._quiet_ns()
+        heard = [p for p in others if self.replica.entries[p].heard_ns >= since] or others
+        count = min(1 if self.pace.strained else self.settings.relays, len(heard))
+        chosen: Sequence[str] = self.random.sample(heard, count)
         sent = [out for peer in chosen for out in self._request(peer, Relay(node, address), now_ns)]
         if sent:
             self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)

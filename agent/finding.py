@@ -51,3 +51,9 @@ class Finding:
     @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(i.rank for i in self.implicated) or self.suspects
+
+    @property
+    def about(self) -> tuple[int, ...]:
+        """The ranks by which the event is known. Which nodes a side without a majority misses may change
+        while it lasts: that event has none."""
+        return () if self.cause is Cause.NODE_UNREACHABLE and not self.implicated else self.ranks

@@ -7,9 +7,10 @@ state is reported once.
 - A held finding is OPEN while its ranks are busy and SUPPRESSED where phase or progress explain it. It is
   confirmed if it outlasts its stretched limit; an OPEN one that goes away ends SUPPRESSED, with the time.
 - A confirmed verdict is RESOLVED when its ranks move again, or when the job restarts.
-- A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other.
-- The verdict about an unreachable node is RESOLVED when the node is back; one about several that names
-  nobody also when there are more.
+- A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other. So does one
+  that was confirmed while nodes had not been heard, if all evidence together says otherwise.
+- The verdict about an unreachable node is RESOLVED when the node is back, or when others are missing, too.
+- The words of a confirmed verdict follow the evidence while the event goes on (``revision``).
 - What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
   new verdict about how ranks ended, unless it names a node that is gone.
 """
@@ -19,17 +20,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scoutd.agent.evidence import Phase, ProcessStatus
+from scoutd.agent import revision, statement
+from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import ranks_text, seconds
-from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import (
     Action,
     Cause,
     Implicated,
-    RankNote,
-    RankStack,
     Scope,
     State,
     Status,
@@ -46,6 +45,11 @@ class _Episode:
     ranks: frozenset[int]
     cause: Cause
     seen: bool = True
+    provisional: bool = False
+    """Confirmed while some nodes had not been heard, and not borne out since."""
+    worded_ns: int = 0
+    living: frozenset[int] = frozenset()
+    """Its ranks that lived when it was worded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class Ledger:
         self._limit = limit
         self._verdicts: dict[str, Verdict] = {}
         self._episodes: dict[str, _Episode] = {}
+        self._together: frozenset[str] = frozenset()
+        """Faults that one look at how ranks ended finds together."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -120,7 +126,11 @@ class Ledger:
         """Reports of this tick, in order."""
         for episode in self._episodes.values():
             episode.seen = False
+        ends = (f for f in findings if f.ending and f.hold is None)
+        self._together = frozenset(_identity(f, f.about, job, generation) for f in ends)
         reports = self._close_back(snapshot, now_ns)
+        if not snapshot.stale:
+            reports += self._reconsider(findings, job, generation, now_ns)
         for finding in sorted(findings, key=lambda f: f.hold is not None):
             reports += self._take(finding, snapshot, job, generation, now_ns)
         return reports + self._close_unseen(snapshot, now_ns)
@@ -149,9 +159,13 @@ class Ledger:
         self, finding: Finding, snapshot: Snapshot, job: str, generation: int, now_ns: int
     ) -> list[Verdict]:
         ranks = frozenset(finding.ranks)
-        reports = self._give_way(finding, now_ns) + self._outgrow(finding, ranks, now_ns)
+        reports = self._give_way(finding, now_ns)
+        whole = _identity(finding, finding.about, job, generation)
+        if finding.hold is None and self._stands(whole):
+            return reports + self._reword(whole, finding, snapshot, now_ns)
+        reports += self._make_room(finding, now_ns)
         follows = finding.cause is Cause.PROCESS_DEAD or (finding.ending and not _is_node_loss(finding))
-        over = self._confirmed_over(ranks, follows)
+        over = None if _is_node_loss(finding) else self._confirmed_over(ranks, follows)
         if over is not None:
             self._episodes[over].seen = True
             fresh = frozenset(i.rank for i in finding.implicated) - self._blamed()
@@ -159,26 +173,82 @@ class Ledger:
                 return []
             finding = replace(finding, implicated=tuple(i for i in finding.implicated if i.rank in fresh))
             ranks = fresh
-        if finding.cause is Cause.NODE_UNREACHABLE and not finding.implicated and self._blamed():
-            return []  # whom this side has lost sight of since explains nothing
+        if finding.cause is Cause.NODE_UNREACHABLE and not finding.implicated:
+            reports += self._close_provisional(now_ns)
+            if self._blamed():
+                return reports  # whom this side has lost sight of since explains nothing
         known = self._episode_of(finding, ranks)
-        identity = verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
+        identity = _identity(finding, finding.about and ranks, job, generation)
         if known is not None and finding.hold is not None:
             identity = known
         elif known is not None and known != identity:
             # A fault is named by its own evidence, not by what was held back before on less of it: else
             # agents that heard of each other in another order would name it differently.
             reports += self._replaced(known, identity, now_ns)
-        self._episodes[identity] = _Episode(ranks, finding.cause)
+        self._episodes[identity] = _episode(finding, ranks, snapshot, now_ns)
         state = finding.hold or State.CONFIRMED
         old = self._verdicts.get(identity)
         if old is not None and old.state is state:
             return []
-        made = _verdict(finding, identity, job, generation, snapshot, now_ns, old)
+        made = statement.verdict(finding, identity, job, generation, snapshot, now_ns, old)
         if old is None and state is State.CONFIRMED:
             opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
             reports.append(opened)
         return [*reports, self._keep(made)]
+
+    def _stands(self, identity: str) -> bool:
+        return identity in self._episodes and self._verdicts[identity].state is State.CONFIRMED
+
+    def _reword(self, identity: str, finding: Finding, snapshot: Snapshot, now_ns: int) -> list[Verdict]:
+        """The event goes on; its verdict says what is known by now."""
+        episode, old = self._episodes[identity], self._verdicts[identity]
+        episode.seen = True
+        if not old.summary or snapshot.stale or now_ns - episode.worded_ns < revision.PAUSE_NS:
+            return []
+        if episode.living & frozenset(finding.ranks) - revision.living(finding, snapshot):
+            return []
+        made = statement.verdict(finding, identity, old.job, old.generation, snapshot, now_ns, old)
+        new = revision.reworded(old, made)
+        if new is None:
+            return []
+        self._episodes[identity] = _episode(finding, frozenset(finding.ranks), snapshot, now_ns)
+        return [self._keep(new)]
+
+    def _reconsider(
+        self, findings: Sequence[Finding], job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        """All evidence is here: what was confirmed on less of it is borne out by it, or gives way."""
+        faults = [f for f in findings if f.hold is None and not f.ending]
+        borne = {_identity(f, f.about, job, generation) for f in faults}
+        said = "; ".join(
+            f"{f.cause.value}{f' of {ranks_text(f.ranks)}' if f.implicated else ''}" for f in faults
+        )
+        reports: list[Verdict] = []
+        for identity, episode in list(self._episodes.items()):
+            if not (faults and episode.provisional and self._stands(identity)):
+                continue
+            part = any(f.cause is episode.cause and episode.ranks <= frozenset(f.ranks) for f in faults)
+            if identity in borne or part:
+                episode.provisional = False
+                continue
+            why = f"all evidence together says {said}"
+            reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
+        return reports
+
+    def _close_provisional(self, now_ns: int) -> list[Verdict]:
+        """Nodes had not been heard, and turn out to be so many that this side must not name anybody."""
+        why = "too few nodes are in reach to bear it out"
+        unproven = [v.id for v in self.confirmed if self._episodes[v.id].provisional]
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in unproven]
+
+    def _make_room(self, finding: Finding, now_ns: int) -> list[Verdict]:
+        """Which nodes are out of reach is one statement: a newer one replaces it."""
+        if finding.cause is not Cause.NODE_UNREACHABLE or finding.hold is not None:
+            return []
+        nodes = sorted({i.node for i in finding.implicated})
+        older = [v.id for v in self.confirmed if v.cause is Cause.NODE_UNREACHABLE]
+        why = f"now {', '.join(nodes)}" if nodes else "now so many that this side has no majority"
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in older]
 
     def _replaced(self, identity: str, by: str, now_ns: int) -> list[Verdict]:
         """What was held back goes on as another verdict."""
@@ -196,26 +266,14 @@ class Ledger:
         why = f"{ranks_text(finding.ranks)} named since: {finding.cause.value}"
         return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in nameless]
 
-    def _outgrow(self, finding: Finding, ranks: frozenset[int], now_ns: int) -> list[Verdict]:
-        """A side of a partition that misses more than it said has a new verdict. Agents notice the nodes one
-        after the other, each in its own order; in the end all have said the same."""
-        if finding.hold is not None or finding.cause is not Cause.NODE_UNREACHABLE or finding.implicated:
-            return []
-        less = [
-            v.id
-            for v in self.confirmed
-            if v.cause is finding.cause and not v.implicated and self._episodes[v.id].ranks < ranks
-        ]
-        why = "more nodes are out of reach since"
-        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in less]
-
     def _confirmed_over(self, ranks: frozenset[int], follows: bool) -> str | None:
         """A confirmed, unresolved verdict that already explains this finding. ``follows``: the finding is
-        about how ranks ended, which any fault explains that was there before."""
+        about how ranks ended, which any fault explains that was there before, unless the same look finds
+        both: then it is a fault of its own."""
         for identity, episode in self._episodes.items():
             if self._verdicts[identity].state is not State.CONFIRMED:
                 continue
-            if episode.ranks & ranks or follows:
+            if episode.ranks & ranks or (follows and identity not in self._together):
                 return identity
         return None
 
@@ -233,7 +291,11 @@ class Ledger:
 
     def _close_back(self, snapshot: Snapshot, now_ns: int) -> list[Verdict]:
         """Before anything else is found: what is seen of the ranks of a node that is back is news."""
-        back = [v.id for v in self.confirmed if v.cause is Cause.NODE_UNREACHABLE and _is_back(snapshot, v)]
+        back = [
+            v.id
+            for v in self.confirmed
+            if v.cause is Cause.NODE_UNREACHABLE and statement.is_back(snapshot, v)
+        ]
         why = "the node can be reached again"
         return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in back]
 
@@ -246,7 +308,7 @@ class Ledger:
             if verdict.state is State.CONFIRMED:
                 if verdict.cause is Cause.NODE_UNREACHABLE:
                     continue  # as long as it is, whatever the job does meanwhile
-                if _moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
+                if statement.moves(snapshot, episode.ranks, now_ns - (verdict.confirmed_ns or now_ns)):
                     why = f"{len(episode.ranks)} implicated moved again"
                     reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
                 continue
@@ -274,66 +336,15 @@ class Ledger:
         return verdict
 
 
+def _identity(finding: Finding, ranks: Iterable[int], job: str, generation: int) -> str:
+    return verdict_id(job, generation, finding.cause, tuple(sorted(ranks)), finding.anchor)
+
+
+def _episode(finding: Finding, ranks: frozenset[int], snapshot: Snapshot, now_ns: int) -> _Episode:
+    living = revision.living(finding, snapshot)
+    return _Episode(ranks, finding.cause, True, bool(snapshot.stale), now_ns, living)
+
+
 def _is_node_loss(finding: Finding) -> bool:
     """A node that is gone is a fault of its own, whatever was wrong before."""
     return finding.cause is Cause.NODE_UNREACHABLE and bool(finding.implicated)
-
-
-def _is_back(snapshot: Snapshot, verdict: Verdict) -> bool:
-    """None of its ranks is out of reach; where it named nobody: this side has a majority again."""
-    if not verdict.implicated:
-        return snapshot.majority
-    return not {i.rank for i in verdict.implicated} & snapshot.lost
-
-
-def _moves(snapshot: Snapshot, ranks: Iterable[int], since_ns: int) -> bool:
-    """Every one of these ranks lives and has shown progress after the verdict was confirmed."""
-    reports = [snapshot.ranks.get(r) for r in ranks]
-    return all(
-        report is not None
-        and report.process.status is ProcessStatus.RUNNING
-        and snapshot.silence_ns(report.rank) < min(since_ns, NS_PER_S)
-        for report in reports
-    )
-
-
-def _verdict(
-    finding: Finding,
-    identity: str,
-    job: str,
-    generation: int,
-    snapshot: Snapshot,
-    now_ns: int,
-    old: Verdict | None,
-) -> Verdict:
-    confirmed = finding.hold is None
-    about = [r for r in finding.ranks if r in snapshot.ranks]
-    stacks = ((r, snapshot.ranks[r].stack) for r in about)
-    return Verdict(
-        id=identity,
-        job=job,
-        generation=generation,
-        symptom=finding.symptom,
-        status=finding.status,
-        state=finding.hold or State.CONFIRMED,
-        cause=finding.cause,
-        scope=finding.scope,
-        phase=finding.phase,
-        operation=finding.operation,
-        summary=finding.summary,
-        action=finding.action,
-        opened_ns=old.opened_ns if old else now_ns,
-        implicated=finding.implicated,
-        cleared=finding.cleared,
-        peer_group=finding.peer_group,
-        evidence=finding.evidence,
-        stacks=tuple(RankStack(r, stack) for r, stack in stacks if stack is not None),
-        death_notes=tuple(
-            RankNote(r, n) for r, report in sorted(snapshot.ranks.items()) for n in report.notes
-        ),
-        suppressed_because=finding.held,
-        confirmed_ns=now_ns if confirmed else None,
-        closed_ns=now_ns if finding.hold is State.SUPPRESSED else None,
-        detection_latency_ns=finding.onset_age_ns if confirmed else None,
-        onset_ns=now_ns - finding.onset_age_ns,
-    )

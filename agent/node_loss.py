@@ -57,7 +57,7 @@ def minority(snapshot: Snapshot, graph: WaitGraph) -> Finding:
         summary=f"{_nodes_text(nodes)} cannot be reached, and this side has at most half of the nodes: "
         "nobody is named",
         action=Action.DIAGNOSE_NETWORK,
-        anchor=f"minority without {nodes}",
+        anchor="no majority",
         onset_age_ns=max((snapshot.silence_ns(r) for r in snapshot.ranks), default=0),
         suspects=tuple(sorted(snapshot.lost)),
         cleared=cleared(snapshot, graph, tuple(sorted(snapshot.lost))),

@@ -14,7 +14,8 @@ answers does not wait for one that is long overdue (``patience_ns``), but asks s
 
 from __future__ import annotations
 
-from scoutd.agent.roundtrip import RoundTrip
+from collections import deque
+
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
 FREE_NODES = 64
@@ -28,6 +29,8 @@ LATE_DECAY = 0.75
 TRIPS = 8
 """Nothing hurries: a time-out of so many usual answering times leaves queues room to grow."""
 
+KEPT_TRIPS = 4
+TELLING_TRIPS = 3
 PATIENT_TRIPS = 4
 """Twice the trip is common where queues are; four times is a message that was lost, or a peer in trouble."""
 
@@ -43,14 +46,14 @@ class Pace:
         self.late_ns = 0
         self._interval_ns = int(settings.sync_interval_s * NS_PER_S)
         self._least_ns = int(settings.least_timeout_s * NS_PER_S)
-        self._trip = RoundTrip(settings.k_sigma, self._least_ns, MOST_TIMEOUT_NS)
+        self._trips: deque[int] = deque(maxlen=KEPT_TRIPS)
         self._floor_ns = FIRST_TIMEOUT_NS
         self._news = 0
 
     @property
     def timeout_ns(self) -> int:
         """How long to wait for the answer to one."""
-        known = max(LEAST_TIMEOUT_NS, TRIPS * self._trip_ns) if self._trip_ns else 0
+        known = max(LEAST_TIMEOUT_NS, TRIPS * min(self._trips)) if self._trips else 0
         return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
 
     @property
@@ -62,7 +65,7 @@ class Pace:
     def answered(self, trip_ns: int) -> None:
         """A synchronisation was answered after this time."""
         self._floor_ns = 0
-        self._trip.add(trip_ns)
+        self._trips.append(trip_ns)
 
     def lost(self) -> None:
         """One was not answered. The first loss may be the network's; more of them are somebody's strain."""
@@ -99,7 +102,9 @@ class Pace:
 
     @property
     def _trip_ns(self) -> int:
-        return int(self._trip.mean_ns or 0)
+        """The usual answering time: the quickest of the last few. Where all are slow, that is strain; one
+        that is slow says something of one peer, which may have been stopped. 0 while there were too few."""
+        return min(self._trips) if len(self._trips) >= TELLING_TRIPS else 0
 
     def _borne(self, pause_ns: int) -> int:
         return max(pause_ns, self._trip_ns, self.late_ns)

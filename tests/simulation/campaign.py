@@ -85,9 +85,8 @@ def _hits(said: Said, must: set[int]) -> bool:
 
 
 def standing(world: World, node: str) -> list[Verdict]:
-    """The confirmed verdicts that are not resolved, as they were confirmed."""
-    newest = {v.id: v.state for v in world.agents[node].party.verdicts}
-    return [v for v in world.confirmed(node) if newest.get(v.id) is State.CONFIRMED]
+    """The confirmed verdicts that are not resolved, in their last words."""
+    return [v for v in world.agents[node].party.verdicts if v.state is State.CONFIRMED]
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:

@@ -115,3 +115,9 @@ def words(verdict: Verdict) -> tuple[object, ...]:
         verdict.operation,
         verdict.summary,
     )
+
+
+def held(world: World, node: str) -> set[tuple[object, ...]]:
+    """What this agent holds to be confirmed, in its last words."""
+    verdicts = world.agents[node].party.verdicts
+    return {words(v) for v in verdicts if v.state is State.CONFIRMED}

@@ -153,6 +153,6 @@ def test_a_side_that_notices_one_node_after_the_other_says_all_of_them_in_the_en
             core.step(Evidence(tuple(reports), away, False), now)
             core.step(Tick(), now)
         confirmed = [v for v in core.verdicts if v.state is State.CONFIRMED]
-        assert [v.state for v in core.verdicts] == [State.RESOLVED, State.CONFIRMED]
+        assert len(core.verdicts) == 1
         said |= {(v.id, v.summary) for v in confirmed}
     assert len(said) == 1

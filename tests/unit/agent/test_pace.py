@@ -39,6 +39,18 @@ def test_answers_that_take_long_slow_the_rounds_down_and_quick_ones_do_not() -> 
     assert one.strained
 
 
+def test_one_peer_that_was_stopped_slows_nobody_down() -> None:
+    one = pace()
+    answered(one, 20)
+    answered(one, 3000)
+    assert not one.strained
+    assert one.next_ns(1, 4) == INTERVAL
+    other = pace()
+    answered(other, 3000)
+    answered(other, 20)
+    assert not other.strained
+
+
 def test_an_agent_that_comes_late_slows_down_and_recovers() -> None:
     one = pace()
     one.late(2000 * MS)
