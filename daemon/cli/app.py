@@ -39,6 +39,7 @@ Job = Annotated[str, typer.Option(help="Only this job; default: all.")]
 
 class Fault(str, Enum):
     HANG = "hang"
+    CORRUPT = "corrupt"
     KILL = "kill"
     EXCEPTION = "exception"
     MISMATCH = "mismatch"

@@ -1,7 +1,8 @@
 """``scoutd demo``: a real training job on CPU ranks, one of which breaks, and the verdict.
 
 The job is ``examples/char_transformer.py``, an ordinary script under torchrun that knows nothing of scoutd;
-the demo only chooses its ``--fault`` and runs it as a user would, ``scoutd run --on-verdict stop``. It
+the demo only chooses its ``--fault`` and runs it as a user would, ``scoutd run --on-verdict stop``. A corrupt
+rank is the work of the fault kit (``scoutd.shim.faults``), in replays alone: the training is not touched. It
 succeeds if the confirmed verdict names the broken rank and nobody else, so it is also a test of the whole
 installation.
 """
@@ -26,11 +27,16 @@ STALL_TIMEOUT_S: Final = 5.0
 STEPS_AFTER: Final = 40
 """Steps the job would still make after the fault."""
 
+REPLAY_EVERY: Final = 5
+REPLAY_VARIANTS: Final = 2
+"""Often, because the demo is short: every recipe has its turn within some twenty steps."""
+
 STORIES: Final = {
     "hang": "rank {rank} will stop in the middle of a forward pass, inside the MLP of its third block",
     "kill": "rank {rank} will be killed (SIGKILL) in the middle of a forward pass",
     "exception": "rank {rank} will raise an exception in the middle of a forward pass",
     "mismatch": "rank {rank} will call all_reduce with a tensor of another size than the others",
+    "corrupt": "one bit of what rank {rank} computes in its second block will be wrong",
     "none": "nothing will break",
 }
 
@@ -58,9 +64,16 @@ def demo(asked: Demo) -> int:
     say(f"training a character transformer on {asked.ranks} CPU ranks; at step {asked.step} {story}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("LOGLEVEL", "ERROR")
+    if asked.fault == "corrupt":
+        os.environ.update(SCOUTD_FAULTS="1", SCOUTD_FAULT=_corruption(asked))
     outcome = run_command(
         RunOptions(
-            command=_command(asked), stop=True, stall_timeout_s=STALL_TIMEOUT_S, verdicts=asked.verdicts
+            command=_command(asked),
+            stop=True,
+            stall_timeout_s=STALL_TIMEOUT_S,
+            verdicts=asked.verdicts,
+            replay_every=REPLAY_EVERY,
+            replay_variants=REPLAY_VARIANTS,
         )
     )
     right, sentence = judge(asked, outcome)
@@ -101,8 +114,14 @@ def _check(asked: Demo) -> None:
         raise LocalError(f"--step {asked.step}: the first step is 1")
 
 
+def _corruption(asked: Demo) -> str:
+    """From that step on, every replay of the block."""
+    return f"target=output rank={asked.rank} module=*blocks.1* first={asked.step}"
+
+
 def _command(asked: Demo) -> tuple[str, ...]:
     launcher = [sys.executable, str(LAUNCHER), "--standalone"]
     script = [f"--nproc-per-node={asked.ranks}", str(SCRIPT), f"--steps={asked.step + STEPS_AFTER}"]
-    fault = [f"--fault={asked.fault}", f"--fault-rank={asked.rank}", f"--fault-step={asked.step}"]
+    own = "none" if asked.fault == "corrupt" else asked.fault
+    fault = [f"--fault={own}", f"--fault-rank={asked.rank}", f"--fault-step={asked.step}"]
     return (*launcher, *script, *fault)
