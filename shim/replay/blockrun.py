@@ -12,7 +12,6 @@ peers whatever they hold.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +20,11 @@ import torch
 
 from scoutd.proto.replay import Part
 from scoutd.shim.replay import seams
-from scoutd.shim.replay.ambience import ambience, autocasting, synchronize
+from scoutd.shim.replay.ambience import ambience, autocasting
 from scoutd.shim.replay.call import Arguments, Call, autocast_of, make, training_of
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.seeds import Source
+from scoutd.shim.replay.stopwatch import Stopwatch
 from scoutd.shim.replay.twin import inner, twin_of
 from scoutd.shim.signature import nonfinite, scheme_of, signature
 from scoutd.shim.signature_nest import walk
@@ -79,13 +79,11 @@ def run_block(work: Work, context: seams.Context, source: Source) -> Outcome:
     before = _signed_buffers(twin) if rehearsal else {}
     versions = [tensor._version for tensor in arguments.tensors]
     with ambience(source.seed("rng"), device, rehearsal):
-        synchronize(device)
-        began = time.perf_counter_ns()
+        watch = Stopwatch(device)
         seams.pause(context)
         with autocasting(autocast_of(work.call)):
             output = twin(*arguments.args, **arguments.kwargs)
-        synchronize(device)
-        outcome.module_ns = time.perf_counter_ns() - began
+        outcome.module_ns = watch.stop()
         if versions != [tensor._version for tensor in arguments.tensors]:
             raise Refusal("it changes its arguments in place")
         tensors = _tensors(output, context)
@@ -176,12 +174,9 @@ def _backward(
     cotangents = [
         source.floats(f"cotangent {k}", each.shape, each.dtype, each.device) for k, each in enumerate(outputs)
     ]
-    device = outputs[0].device
-    synchronize(device)
-    began = time.perf_counter_ns()
+    watch = Stopwatch(outputs[0].device)
     gradients = list(_gradients(outputs, cotangents, [*leaves, *named.values()]))
-    synchronize(device)
-    outcome.module_ns += time.perf_counter_ns() - began
+    outcome.module_ns += watch.stop()
     look = context.run != 0
     for part, names, values in (
         (Part.INPUT_GRADIENT, [str(k) for k in range(len(leaves))], gradients[: len(leaves)]),

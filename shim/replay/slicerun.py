@@ -13,7 +13,6 @@ then the rank's arithmetic alone.
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict, defaultdict
 from typing import Any, Final
 
@@ -21,11 +20,12 @@ import torch
 
 from scoutd.proto.replay import Part
 from scoutd.shim.replay import seams
-from scoutd.shim.replay.ambience import ambience, synchronize
+from scoutd.shim.replay.ambience import ambience
 from scoutd.shim.replay.blockrun import Outcome
 from scoutd.shim.replay.copies import Memo, copied
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.seeds import Source, seed_of
+from scoutd.shim.replay.stopwatch import Stopwatch
 
 SLICE: Final = 1 << 16
 """Elements: enough for every vector lane and a few threads, and well below a millisecond."""
@@ -121,12 +121,10 @@ class Slice:
         step = getattr(type(self.optimizer), "step")  # noqa: B009  an attribute of the class, not a method
         if getattr(step, "hooked", False):
             step = step.__wrapped__
-        synchronize(parameter.device)
-        began = time.perf_counter_ns()
+        watch = Stopwatch(parameter.device)
         seams.pause(context)
         step(self.optimizer)
-        synchronize(parameter.device)
-        outcome.module_ns = time.perf_counter_ns() - began
+        outcome.module_ns = watch.stop()
 
     def _copy(
         self, optimizer: torch.optim.Optimizer, group: dict[str, Any], state: dict[str, Any]
