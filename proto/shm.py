@@ -30,8 +30,9 @@ REQUEST    1       2      64         written by the agent: a replay that somebod
 How a record is sealed, so that a torn one is never believed, is said in ``scoutd.proto.records``. Slot ``k``
 of PROGRESS belongs to one thread; slot ``k`` of COUNTERS, GROUPS and HISTORY belong to the same process
 group; REPLAYS is a ring, replay ``n`` of a process lies in slot ``n % 64``. Collective ``n`` of the group in
-slot ``k`` has its fingerprint in slot ``16 k + n % 16`` of HISTORY; the highest bit of a fingerprint (RECORDED)
-says that the recorder told it, which knows less than a public call: the two kinds are not comparable.
+slot ``k`` has its fingerprint in slot ``16 k + n % 16`` of HISTORY; the highest bit of a fingerprint
+(RECORDED) says that the recorder told it, which knows less than a public call: the two kinds are not
+comparable.
 
 Times are nanoseconds of CLOCK_MONOTONIC, which all processes of one host share. Text is UTF-8 in
 fixed fields, padded with NUL, cut at the field's end.
