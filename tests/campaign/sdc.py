@@ -4,7 +4,9 @@ For each layout (DDP with 5 ranks, FSDP2 with 4, HSDP with 2 × 3) one job train
 round of the plan (``sdc_plan``): all recipes are replayed, with a fault in one of them or with none. What the
 ranks sign goes through shared memory, the agent's own reader and its own core. A round is *localized* if the
 verdicts name exactly the ranks that were broken, with a cause that fits; a tie, if a verdict says that nobody
-can be named. An intermittent fault (p = 0.5 per run) is localized when some round of its episode names it.
+can be named. An intermittent fault (p = 0.5 per run) is localized when some round of its episode names it. At
+the end of each job one rank takes twice as long for a block; ``straggler_rounds_to_name`` says in which round
+it was named (0: another rank was, -1: nobody in six rounds).
 
 ``python tests/campaign/sdc.py [--singles N] [--seed S] [--json]``; the last line is one JSON object.
 """
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -32,7 +35,7 @@ from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import State, Status, Verdict
 from scoutd.daemon.observe.observer import Observer
 from tests.campaign.sdc_job import Job
-from tests.campaign.sdc_plan import WORLDS, Round, plan
+from tests.campaign.sdc_plan import WORLDS, Round, plan, slow
 
 RECIPES = 5
 """Embedding, head, two blocks, optimizer."""
@@ -61,6 +64,7 @@ class Score:
     ties_named_nobody: int = 0
     by_class: dict[str, list[int]] = field(default_factory=dict)
     rounds_to_name: list[int] = field(default_factory=list)
+    stragglers: list[int] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def add(self, layout: str, round_: Round, verdicts: Sequence[Verdict]) -> None:
@@ -102,6 +106,7 @@ class Score:
             "ties": self.ties,
             "ties_named_nobody": self.ties_named_nobody,
             "intermittent_rounds_to_name": round(mean, 2),
+            "straggler_rounds_to_name": self.stragglers,
         }
 
 
@@ -174,7 +179,8 @@ def run(layout: str, rounds: Sequence[Round], score: Score) -> None:
         Broken: the job failed.
     """
     root = Path(tempfile.mkdtemp(prefix="scoutd-sdc-"))
-    job = Job(layout, rounds, root)
+    slow_rounds = slow(layout, 0)
+    job = Job(layout, [*rounds, *slow_rounds], root)
     watch = Watch(job, root)
     try:
         watch.warm()
@@ -192,10 +198,31 @@ def run(layout: str, rounds: Sequence[Round], score: Score) -> None:
             if ranks == round_.expected:
                 named.setdefault(round_.episode, number)
         _score_episodes(layout, rounds, named, score)
+        _straggle(watch, len(rounds), slow_rounds, score)
     finally:
         job.end()
         watch.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _straggle(watch: Watch, first: int, rounds: Sequence[Round], score: Score) -> None:
+    """One rank takes twice as long as before; how many rounds until it is named, and nobody else."""
+    core = new_core()
+    times = [_block_ns(report) for report in (watch.next(None) for _ in range(3)) if not judged(core, report)]
+    watch.job.gate.delay_s = median([ns for each in times for ns in each]) * 1e-9
+    for number, round_ in enumerate(rounds):
+        verdicts = judged(core, watch.next(first + number))
+        ranks = {i.rank for v in verdicts for i in v.implicated}
+        if ranks:
+            score.stragglers.append(number + 1 if ranks == round_.expected else 0)
+            return
+    score.stragglers.append(-1)
+
+
+def _block_ns(report: NodeReport) -> list[int]:
+    """How long the first block took, by rank."""
+    names = {r.recipe for rank in report.ranks for r in rank.recipes if r.name.startswith("blocks.0 ")}
+    return [r.module_ns for rank in report.ranks for r in rank.replays if r.recipe in names]
 
 
 def _score_episodes(layout: str, rounds: Sequence[Round], named: dict[int, int], score: Score) -> None:

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,20 @@ PATIENCE_S = 120.0
 
 
 class Gate:
-    """``open``: the step that may begin; with it, which round of the plan it is."""
+    """``open``: the step that may begin; with it, which round of the plan it is, and how long a slow rank
+    sleeps in each replay."""
 
     def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 16)
+        self._map = mmap.mmap(-1, 24)
+
+    @property
+    def delay_s(self) -> float:
+        delay: float = struct.unpack_from("<d", self._map, 16)[0]
+        return delay
+
+    @delay_s.setter
+    def delay_s(self, delay: float) -> None:
+        struct.pack_into("<d", self._map, 16, delay)
 
     def open(self, step: int, round_: int | None) -> None:
         struct.pack_into("<Q", self._map, 8, NO_ROUND if round_ is None else round_)
@@ -133,7 +144,7 @@ class Rank:
             if round_.live:
                 self.live = fault if fault.rank == self.rank else None
             else:
-                faults.inject(fault)
+                faults.inject(replace(fault, delay_s=self.gate.delay_s))
         tokens = torch.randint(VOCABULARY, (BATCH, 6), generator=self.tokens)
         logits = self.model(tokens)
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()  # type: ignore[no-untyped-call]

@@ -144,5 +144,17 @@ def _intermittent(dice: random.Random, world: int, count: int) -> Iterator[Round
             )
 
 
+SLOW_ROUNDS = 6
+
+
+def slow(layout: str, seed: int) -> list[Round]:
+    """Rounds in which one rank takes longer for one block."""
+    dice = random.Random(f"slow {layout} {seed}")
+    rank = dice.randrange(WORLDS[layout])
+    fault = Fault(Target.TIME, rank, BLOCKS.format(0))
+    named = frozenset((rank,)), frozenset((Cause.COMPUTE_STRAGGLER,))
+    return [Round("straggler", (fault,), *named) for _ in range(SLOW_ROUNDS)]
+
+
 def _with(fault: Fault, **changes: object) -> Fault:
     return replace(fault, **changes)  # type: ignore[arg-type]
