@@ -66,6 +66,7 @@ class Snapshot:
     unplaced: frozenset[int] = frozenset()
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    _silences: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, ask: Callable[[Snapshot], T], lasting: bool = False) -> T:
         """``ask(self)``, worked out at most once: a moment does not change. ``lasting``: the answer depends
@@ -100,13 +101,26 @@ class Snapshot:
         """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
         long it had shown none when it died; of a node that was heard of a while ago, how long it had shown
         none then. A rank is not silent because nobody hears of it."""
+        known = self._silences.get(rank)
+        if known is None:
+            known = self._silences[rank] = self._silence_ns(rank)
+        return known
+
+    def _silence_ns(self, rank: int) -> int:
         report = self.ranks[rank]
         gone = report.process.gone_age_ns
         silent = report.silent_ns + (self._proven_ns(rank) if gone is None else -gone)
-        if not self.paused:
-            return silent if silent > 0 else 0
-        stood_still = sum(max(0, min(silent, end + length) - end) for end, length in self.paused)
-        return max(0, silent - stood_still)
+        if silent <= 0 or not self.paused:
+            return max(silent, 0)
+        farthest, together = self._stood_still
+        if silent >= farthest:
+            return max(0, silent - together)
+        return max(0, silent - sum(max(0, min(silent, end + length) - end) for end, length in self.paused))
+
+    @cached_property
+    def _stood_still(self) -> tuple[int, int]:
+        """How long ago the first of the agent's own pauses began, and how long they were together."""
+        return max(end + length for end, length in self.paused), sum(length for _, length in self.paused)
 
     def _proven_ns(self, rank: int) -> int:
         """How long the report has been known to hold: beats of its node say that nothing has changed."""
