@@ -35,6 +35,8 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
         return [program.mismatch_finding(snapshot, graph, disagreement)]
     if (absent := missing.find(snapshot, graph)) is not None:
         return [program.missing_finding(snapshot, graph, absent)]
+    if (apart := _parted(snapshot, found)) is not None:
+        return [program.missing_finding(snapshot, graph, apart)]
     if left := _left_early(graph, found, trouble[0]):
         return [_dead(snapshot, graph, left, found)]
     if late := _late(snapshot, graph, trouble, settings):
@@ -119,6 +121,13 @@ def _left_early(graph: WaitGraph, found: list[Death], trouble: Death) -> list[De
     told = [d for d in found if d.kind is Kind.POLITE]
     alone = told[:1] if told and told[0] in early and not _at_once(told) else []
     return left or alone
+
+
+def _parted(snapshot: Snapshot, found: list[Death]) -> missing.Missing | None:
+    """Ranks that were through before the collective of all others failed."""
+    if found[0].kind is not Kind.CLEAN or any(d.kind not in (Kind.CLEAN, Kind.LOST) for d in found):
+        return None
+    return missing.parted(snapshot, {d.rank: d.kind is Kind.CLEAN for d in found})
 
 
 def _at_once(told: list[Death]) -> bool:

@@ -20,6 +20,9 @@ from scoutd.agent.verdict import Status
 SIZES_MAY_DIFFER: Final = frozenset({"all_to_all", "all_to_all_single"})
 """Operations whose splits may legally differ between members."""
 
+COUNTED_ALIKE: Final = frozenset({"all_reduce", "broadcast"})
+"""Operations on one tensor, whose elements the public call and the recorder count alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
@@ -66,14 +69,17 @@ def judge(snapshot: Snapshot, at: Rendezvous) -> Mismatch | None:
 def _comparable(calls: dict[int, Call]) -> dict[int, Fingerprint]:
     """The part of each fingerprint that every member's source knows and that must agree.
 
-    The recorder does not know reduce operations and roots, and counts the elements of some operations
-    differently from the public call, so mixed sources are compared by operation alone.
+    The recorder does not know reduce operations and roots, and counts the elements of most operations
+    differently from the public call, so mixed sources are compared by operation, type and size where they
+    count alike, and by operation alone elsewhere.
     """
     mixed = len({call.source for call in calls.values()}) > 1
     return {rank: _essence(call.fingerprint, mixed) for rank, call in calls.items()}
 
 
 def _essence(fingerprint: Fingerprint, mixed: bool) -> Fingerprint:
+    if mixed and fingerprint.operation in COUNTED_ALIKE:
+        return replace(fingerprint, argument=None)
     if mixed:
         return Fingerprint(fingerprint.operation, "", None, None)
     sized = fingerprint.operation not in SIZES_MAY_DIFFER

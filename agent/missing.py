@@ -21,7 +21,7 @@ from scoutd.agent.alignment import Shift
 from scoutd.agent.consensus import Consensus, exact
 from scoutd.agent.evidence import Phase
 from scoutd.agent.mismatch import Mismatch
-from scoutd.agent.snapshot import Snapshot
+from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.verdict import Status
 from scoutd.agent.waitfor import Place, WaitGraph
 
@@ -66,6 +66,32 @@ def find(snapshot: Snapshot, graph: WaitGraph) -> Missing | None:
         if place.absent and not place.unknown and all(finished(snapshot, r) for r in place.absent):
             absent = dict.fromkeys(place.absent, False)
             return _judge(snapshot, place, absent, passed=False)
+    return None
+
+
+def parted(snapshot: Snapshot, well: Mapping[int, bool]) -> Missing | None:
+    """Some ranks ended well, and then the collective of the others failed, which no public call shows.
+
+    ``well``: by rank, False for those whose collective failed. None where C3 names nobody: a strict majority
+    says who belongs to the other side, those who left one out or those who made one more.
+    """
+    failed = [rank for rank, ended in well.items() if not ended]
+    gone = [rank for rank, ended in well.items() if ended and finished(snapshot, rank)]
+    at = _last_place(snapshot, failed, gone)
+    if at is None or not gone:
+        return None
+    place = Place(at, tuple(sorted(failed)), frozenset(), tuple(sorted(gone)), ())
+    found = _judge(snapshot, place, dict.fromkeys(gone, False), passed=False)
+    return found if found is not None and found.minority else None
+
+
+def _last_place(snapshot: Snapshot, failed: Collection[int], gone: Collection[int]) -> Rendezvous | None:
+    """Where the ranks that failed stood, in a group that they share with those who are gone."""
+    for group, facts in snapshot.groups.items():
+        if facts.members is not None and all(r in facts.members for r in (*failed, *gone)):
+            reached = [facts.views[r].enqueued for r in failed if r in facts.views]
+            if len(reached) == len(failed) and reached:
+                return group, max(reached)
     return None
 
 

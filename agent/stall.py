@@ -70,7 +70,7 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     if stuck and not any(place.unknown for place in graph.places.values()):
         return _stuck_findings(snapshot, graph, stuck), ()
     if graph.blocked or graph.undecided or graph.excused & set(silent):
-        return [unresolved(snapshot, graph, silent)], graph.undecided
+        return [unresolved(snapshot, graph, silent, timeout)], graph.undecided
     return nobody_waits(snapshot, silent, settings), ()
 
 

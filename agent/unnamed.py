@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from scoutd.agent.device import Stuck
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import cleared, implicate, pending_text, rank_evidence, ranks_text, where
@@ -35,7 +37,12 @@ def group_stall(snapshot: Snapshot, graph: WaitGraph, stuck: Stuck) -> Finding:
     )
 
 
-def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int]) -> Finding:
+STACK_PATIENCE: Final = 2
+"""Stall timeouts after which a stack that would decide is no longer waited for: reading one with native
+frames takes seconds on a busy machine."""
+
+
+def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int], timeout_ns: int) -> Finding:
     """Ranks wait, and the graph has no root: say what is missing instead of guessing."""
     unknown = sorted({r for place in graph.places.values() for r in place.unknown})
     cause = Cause.GROUP_STALL
@@ -63,7 +70,19 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int]) -> Findi
         operation=pending_text(snapshot, silent[0]),
         peer_group=tuple(sorted(snapshot.ranks)),
         evidence=tuple(e for r in sorted(snapshot.ranks) for e in rank_evidence(snapshot, r)),
+        hold=State.OPEN if (pending := _pending_stacks(snapshot, graph, unknown, timeout_ns)) else None,
+        held=f"the stack of {ranks_text(pending)} is being read" if pending else "",
     )
+
+
+def _pending_stacks(
+    snapshot: Snapshot, graph: WaitGraph, unknown: list[int], timeout_ns: int
+) -> tuple[int, ...]:
+    """Ranks whose stack is still to come and would decide."""
+    waited = max((snapshot.silence_ns(r) for r in graph.undecided), default=0)
+    if unknown or waited >= STACK_PATIENCE * timeout_ns:
+        return ()
+    return tuple(r for r in graph.undecided if snapshot.ranks[r].stack is None and snapshot.alive(r))
 
 
 def progressing(snapshot: Snapshot, graph: WaitGraph, rank: int) -> Finding:

@@ -33,6 +33,7 @@ _seal: Final = shm.HEAD.pack
 _crc: Final = zlib.crc32
 _now: Final = time.monotonic_ns
 _PENDING: Final = int(shm.CallState.PENDING)
+_FAILED: Final = int(shm.CallState.FAILED)
 
 _AT: Final = shm.CALLS.offset
 _COPY: Final = shm.CALLS.copy_bytes
@@ -111,6 +112,8 @@ class Calls:
         self._file: Final = file
         self._free: deque[int] = deque(range(shm.CALLS.slots))
         self._sequences = [0] * shm.CALLS.slots
+        self.failed = False
+        """Some call was left by an exception."""
 
     def begin(
         self,
@@ -140,6 +143,8 @@ class Calls:
 
     def end(self, call: OpenCall, state: int) -> None:
         """The call is over; its slot stays readable until it is the oldest."""
+        if state == _FAILED:
+            self.failed = True
         self._write(call, state, 0, _now())
         self._free.append(call.slot)
 

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ def _library_folders() -> tuple[str, ...]:
 
 
 LIBRARIES: Final = _library_folders()
+TRANSPORT: Final = ("gloo/", "nccl", "connection closed", "connection reset")
 
 
 def describe(
@@ -55,6 +57,12 @@ def describe(
     )
 
 
+def of_transport(error: BaseException) -> bool:
+    """The exception is a collective's own: its backend raised it."""
+    message = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in message for word in TRANSPORT)
+
+
 def _locations(trace: TracebackType | None) -> tuple[str, str]:
     innermost = user = ""
     while trace is not None:
@@ -76,9 +84,10 @@ def _is_users(filename: str) -> bool:
 class DeathNotes:
     """Writes notes, at most as many as there are slots: the first ones say the most."""
 
-    def __init__(self, file: ShmFile, guard: Guard) -> None:
+    def __init__(self, file: ShmFile, guard: Guard, collective_failed: Callable[[], None]) -> None:
         self._file: Final = file
         self._guard: Final = guard
+        self._collective_failed: Final = collective_failed
         self.written = 0
         self.fatal = False
 
@@ -96,6 +105,8 @@ class DeathNotes:
             self._guard.run(
                 "notes", lambda: self.write(describe(type(error), error, error.__traceback__, source)), None
             )
+            if self._guard.run("notes", lambda: of_transport(error), False):
+                self._guard.run("recorder", self._collective_failed, None)
 
     def install(self, undo: Undo) -> None:
         """Both exception hooks write a note first."""

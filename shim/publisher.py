@@ -57,6 +57,7 @@ class Publisher:
         self._dumped_ns = 0
         self._pending = 0
         self._blind = recorder.is_blind()
+        self._closed = False
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="scoutd-publisher", daemon=True)
@@ -80,7 +81,7 @@ class Publisher:
             self._ordinal = ordinal
             self._moved_ns = now_ns
         silent = now_ns - self._moved_ns >= SILENT_AFTER_NS
-        if not silent and self._pending:
+        if not silent and self._pending and not self._closed:
             self._dumped_ns, self._pending = now_ns, 0  # what the last dump said is over
             self._guard.run("recorder", lambda: self._recorder_state(now_ns), None)
         self._heartbeat(now_ns)
@@ -88,7 +89,7 @@ class Publisher:
         if silent or now_ns - self._polled_ns >= POLL_NS:
             self._polled_ns = now_ns
             self._guard.run("counters", self._poll_counters, None)
-            if silent and not self._blind and now_ns >= self._dump_due_ns:
+            if silent and not self._blind and not self._closed and now_ns >= self._dump_due_ns:
                 self._guard.run("recorder", self._dump, None)
             self._guard.run("recorder", lambda: self._recorder_state(now_ns), None)
         return silent
@@ -118,6 +119,22 @@ class Publisher:
         self._dumped_ns = started
         self._dump_due_ns = started + max(POLL_NS, DUMP_SHARE * took)
         self._publish_entries(entries, started)
+
+    def last_look(self) -> None:
+        """A collective of this process has failed: the newest one that was recorded is the one it was in.
+
+        The recorder counts it as over, and no public call has shown it (DDP's reducer). What is published now
+        stays. Where a public call has failed, that tells all, and the newest that was recorded may be done.
+        """
+        if self._blind or self._closed or self._calls.failed:
+            return
+        self._closed = True
+        entries = recorder.dump()
+        if entries:
+            entries[-1] = entries[-1]._replace(retired=False)
+        self._dumped_ns = time.monotonic_ns()
+        self._publish_entries(entries, self._dumped_ns)
+        self._recorder_state(self._dumped_ns)
 
     def _publish_entries(self, entries: list[recorder.Entry], dumped_ns: int) -> None:
         states = {state.name: state for state in self._groups.all()}

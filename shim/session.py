@@ -63,11 +63,11 @@ class Session:
         self.groups: Final = Groups(self.file)
         self.calls: Final = Calls(self.file)
         self.works: Final = works.Works(self.calls, self.coordinates)
-        self.notes: Final = DeathNotes(self.file, self.guard)
         self.discovery: Final = Discovery(self.coordinates, self.guard, self.undo, self.found)
         self.publisher: Final = Publisher(
             self.file, self.coordinates, self.groups, self.calls, self.works, self.guard
         )
+        self.notes: Final = DeathNotes(self.file, self.guard, self.publisher.last_look)
         job_store = _default_store()
         self.agreement: Final = Agreement(job_store, self.rank, self.file.user_folder, self.identify)
         self.rendezvous: Final = Rendezvous(

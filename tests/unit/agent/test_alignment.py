@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scoutd.agent.alignment import RECORDED, shift
-from scoutd.agent.evidence import Fingerprints
+from scoutd.agent.evidence import Fingerprints, Source
 from scoutd.agent.verdict import Cause, Status
 from tests.unit.agent.job import WORLD, Job, confirmed, implicated
 
@@ -147,3 +147,17 @@ def test_in_a_circle_one_call_that_all_others_have_passed_by() -> None:
     (verdict,) = confirmed(job.run(1))
     assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISSING, [3])
     assert "passed by" in verdict.summary
+
+
+@pytest.mark.parametrize(("numel", "named"), [(1, [2]), (64, [])])
+def test_a_public_call_and_recorded_ones_are_compared_where_they_count_alike(
+    numel: int, named: list[int]
+) -> None:
+    """An all_reduce of another size, while the others are in DDP's reducer."""
+    job = Job(4)
+    for rank in (0, 1, 3):
+        job.waits(rank, source=Source.RECORDER)
+        job.stack(rank, waits=True)
+    job.waits(2, numel=numel)
+    found = [v for v in confirmed(job.run(1)) if v.cause is Cause.COLLECTIVE_MISMATCH]
+    assert [implicated(v) for v in found] == [named] * bool(named)

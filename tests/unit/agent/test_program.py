@@ -119,3 +119,38 @@ def test_components_of_a_long_chain_need_no_recursion() -> None:
     edges = {("rank", k): [("rank", k + 1)] for k in range(20_000)}
     edges[("rank", 20_000)] = [("rank", 19_999)]
     assert sorted(len(c) for c in components(edges))[-2:] == [1, 2]  # type: ignore[arg-type]
+
+
+def left(job: Job, rank: int, ago: float) -> None:
+    """Through with the program: it has destroyed its groups, of which no view is left."""
+    job.at(rank, Phase.EXITING, "interpreter exit", ago + 0.1)
+    job.change(rank, groups=())
+    job.dies(rank, ago, code=0)
+
+
+def test_a_rank_that_was_through_before_the_reducer_of_the_others_failed() -> None:
+    """DDP's collectives are no public calls: nothing of them is pending where an exception ended them."""
+    job = Job(4)
+    left(job, 2, 0.5)
+    for rank in (0, 1, 3):
+        job.dies(rank, 0.1, code=1, note=LOST)
+    (verdict,) = confirmed(job.run(2))
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISSING, [2])
+
+
+def test_a_rank_whose_reducer_failed_after_all_others_were_through() -> None:
+    job = Job(4)
+    for rank in (0, 1, 3):
+        left(job, rank, 0.5)
+    job.dies(2, 0.1, code=1, note=LOST)
+    (verdict,) = confirmed(job.run(2))
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISSING, [2])
+
+
+def test_half_through_and_half_failed_names_nobody() -> None:
+    job = Job(4)
+    for rank in (0, 1):
+        left(job, rank, 0.5)
+    for rank in (2, 3):
+        job.dies(rank, 0.1, code=1, note=LOST)
+    assert [implicated(v) for v in confirmed(job.run(2))] in ([], [[]])

@@ -376,3 +376,30 @@ def test_half_of_a_job_that_waits_for_the_other_half_costs_no_square() -> None:
     assert size - 1 in waits[0]
     assert waits[half] == [size - 1]
     assert max(len(targets) for targets in waits.values()) == 32
+
+
+def test_who_cannot_be_judged_without_a_stack_is_open_while_it_is_read() -> None:
+    """Reading a stack takes its time on a busy machine; then it decides."""
+    job = Job(3)
+    for rank in (0, 1):
+        job.waits(rank)
+    job.group(1, "pair", [1, 2])
+    job.prefetches(2, sequence=4, group=1)
+    job.at(2, Phase.BETWEEN, "after all_gather", 5.9)
+    first = job.run(1)
+    assert {v.state for v in first} == {State.OPEN}
+    assert "stack of rank 2" in first[0].suppressed_because
+    job.stack(2, waits=False)
+    (verdict,) = confirmed(job.run(1))
+    assert (verdict.cause, implicated(verdict)) == (Cause.RANK_STALLED, [2])
+
+
+def test_a_stack_that_never_comes_is_not_waited_for_for_ever() -> None:
+    job = Job(3)
+    for rank in (0, 1):
+        job.waits(rank)
+    job.group(1, "pair", [1, 2])
+    job.prefetches(2, sequence=4, group=1)
+    job.at(2, Phase.BETWEEN, "after all_gather", 5.9)
+    (verdict,) = confirmed(job.run(6))
+    assert (verdict.cause, implicated(verdict)) == (Cause.GROUP_STALL, [])

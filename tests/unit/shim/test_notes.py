@@ -48,7 +48,7 @@ def test_hooks_chain_and_go_and_only_the_first_notes_stay(file: ShmFile) -> None
     mine = sys.excepthook
     undo = Undo()
     try:
-        notes.DeathNotes(file, Guard()).install(undo)
+        notes.DeathNotes(file, Guard(), lambda: None).install(undo)
         for number in range(shm.NOTES.slots + 2):
             sys.excepthook(ValueError, ValueError(str(number)), None)
         undo.run()
