@@ -35,7 +35,7 @@ Fill = Callable[[str, torch.nn.Parameter], torch.Tensor]
 def inner(module: torch.nn.Module) -> torch.nn.Module:
     """The user's block below what compiles or checkpoints it."""
     for name in _WRAPPERS * 2:
-        child = vars(module).get("_modules", {}).get(name)
+        child = dict(module.named_children()).get(name)
         if child is not None:
             module = child
     return module
