@@ -42,7 +42,10 @@ from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
-FRESH_FACTOR = 4
+IDLE_STRETCH = 2
+"""While nothing is wrong and nobody is new, probes only say that we are there: they may be that much rarer."""
+
+FRESH_FACTOR = 8
 """A probe has room for this many times the usual piggyback while agents are arriving: all N then know of a
 new one after O(log N) probe intervals, not N of them."""
 
@@ -147,7 +150,8 @@ class Exchange:
             return self._join(now_ns)
         sent: list[Outgoing] = []
         if now_ns >= self._next_probe_ns:
-            self._next_probe_ns = now_ns + _ns(self.settings.probe_interval_s)
+            stretch = 1 if self._fresh or self.alarmed(now_ns) else IDLE_STRETCH
+            self._next_probe_ns = now_ns + stretch * _ns(self.settings.probe_interval_s)
             self.replica.beat(now_ns)
             sent += self._probe(self._partners.next(self.replica.present()), now_ns)
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:

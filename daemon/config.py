@@ -131,7 +131,7 @@ class ExchangeSection:
     which these become."""
 
     probe_interval_s: float = _seconds(1.0, high=60.0)
-    piggyback: int = _key(8, low=0, high=256)
+    piggyback: int = _key(4, low=0, high=256)
     sync_interval_s: float = _seconds(0.15, low=0.02, high=60.0)
     fanout: int = _key(2, low=1, high=16)
     partners: int = _key(8, low=1, high=64)
