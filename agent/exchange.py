@@ -43,7 +43,7 @@ from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
 IDLE_STRETCH = 2
-"""While nothing is wrong and nobody is new, probes only say that we are there: they may be that much rarer."""
+"""While nothing is wrong and nobody is new, probes only say that we are there: they may be rarer."""
 
 FRESH_FACTOR = 8
 """A probe has room for this many times the usual piggyback while agents are arriving: all N then know of a
