@@ -36,6 +36,9 @@ WORLD = 4
 STEPS = 4
 BATCH = 6
 DEADLINE_S = 30.0
+ALONE = "fsdp2"
+"""This case is also trained with replays on rank 0 alone."""
+
 
 
 class Block(nn.Module):
@@ -245,9 +248,9 @@ def run(case: str) -> dict[str, Any]:
     return found
 
 
-def run_replayed(case: str) -> dict[str, Any]:
-    """As ``run``, with everything replayed after every step."""
-    assert scoutd.shim.attach(replay_every=1, replay_variants=64)
+def run_replayed(case: str, every: int = 1) -> dict[str, Any]:
+    """As ``run``, with everything replayed after every step (``every`` 1; 0: nothing)."""
+    assert scoutd.shim.attach(replay_every=every, replay_variants=64)
     torch.manual_seed(1)
     found: dict[str, Any] = {}
     before = _collectives()
@@ -281,6 +284,7 @@ def rank_main(folder: Path, rank: int, cases: list[str]) -> None:
     store = dist.FileStore(str(folder / "store"), WORLD)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD)
     results = {case: {"plain": run(case), "replayed": run_replayed(case)} for case in cases}
+    results["alone"] = {"plain": run(ALONE), "replayed": run_replayed(ALONE, every=int(rank == 0))}
     (folder / f"{rank}.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()

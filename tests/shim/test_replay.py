@@ -115,6 +115,15 @@ def test_each_part_that_a_recipe_has_is_signed(results: Results) -> None:
     }
 
 
+def test_a_rank_that_replays_alone_waits_for_nobody(results: Results) -> None:
+    for rank in range(WORLD):
+        plain, replayed = results[rank]["alone"]["plain"], results[rank]["alone"]["replayed"]
+        assert replayed["collectives"] == plain["collectives"] > 0
+        assert {name: replayed[name] for name in UNCHANGED} == {name: plain[name] for name in UNCHANGED}
+        assert bool(replays(results[rank]["alone"])) == (rank == 0)
+    assert {each.replays for each in recipes(results[0]["alone"])} == {3, 4}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_replays_issue_no_collective(results: Results, case: str) -> None:
     for rank in range(WORLD):
