@@ -33,6 +33,7 @@ def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:
         tuple((n.kind, n.message, n.location) for n in r.notes),
         r.activity,
         (r.stack.frames, r.stack.waits, r.stack.refused) if r.stack is not None else None,
+        tuple(replay.round for replay in r.replays),
     )
 
 

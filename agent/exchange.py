@@ -41,6 +41,7 @@ from scoutd.agent.partners import Partners
 from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
+from scoutd.agent.tally import Tallies
 
 IDLE_STRETCH = 2
 """While nothing is wrong and nobody is new, probes only say that we are there: they may be rarer."""
@@ -96,6 +97,7 @@ class Exchange:
         self.pace = Pace(s)
         self._flight = Flight(s.in_flight)
         self._suspicions: dict[str, _Suspicion] = {}
+        self.tallies = Tallies()
 
     @property
     def peers(self) -> list[str]:
@@ -160,7 +162,8 @@ class Exchange:
             waiting = self._flight.waiting(Sync, now_ns - self.pace.patience_ns, self.unreachable)
             count = max(0, self.settings.fanout - waiting)
             for node in self._partners.sample(count, self.replica.present(), self.unreachable):
-                sent += self._request(node, Sync(self.replica.marks(), self.alarm_ns(now_ns)), now_ns)
+                sync = Sync(self.replica.marks(), self.alarm_ns(now_ns), self.tallies.told())
+                sent += self._request(node, sync, now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
 
@@ -180,12 +183,15 @@ class Exchange:
         if isinstance(request, Probe):
             self._learn(request.marks, now_ns)
             self._heed(request.alarm_ns, now_ns)
-            return ProbeReply(self._own_marks(), self.alarm_ns(now_ns))
+            self.tallies.merge(request.tallies)
+            return ProbeReply(self._own_marks(), self.alarm_ns(now_ns), self.tallies.told())
         if isinstance(request, Sync):
             self._heed(request.alarm_ns, now_ns)
             self._learn(request.marks, now_ns)
+            self.tallies.merge(request.tallies)
             lacks, wanted, newer = self.replica.difference(request.marks)
-            return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer))
+            told = self.tallies.told()
+            return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer), told)
         if isinstance(request, Push):
             taken = self.replica.merge_blobs(request.blobs, now_ns)
             self._learn((blob.mark for blob in request.blobs), now_ns)
@@ -206,6 +212,8 @@ class Exchange:
         """A reply arrived; what has to be sent because of it."""
         self._done(sent, now_ns, measure=isinstance(reply, ProbeReply), answered=True)
         self._in_reach(sent.node)
+        if isinstance(reply, (ProbeReply, SyncReply)):
+            self.tallies.merge(reply.tallies)
         if isinstance(reply, ProbeReply):
             self._learn(reply.marks, now_ns)
             self._heed(reply.alarm_ns, now_ns)
@@ -250,6 +258,7 @@ class Exchange:
         what everybody knows but us."""
         known = len(self.replica.entries)
         grown = self.replica.merge_marks(marks, now_ns)
+        self.tallies.tellings = 1 + math.ceil(math.log2(max(2, len(self.replica.entries))))
         for node in grown:
             self._in_reach(node)
         if 0 < len(self.replica.entries) - known <= self._room():
@@ -282,7 +291,8 @@ class Exchange:
     def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
         if not node:
             return []
-        return self._request(node, Probe(self._own_marks(), self.alarm_ns(now_ns)), now_ns)
+        probe = Probe(self._own_marks(), self.alarm_ns(now_ns), self.tallies.told())
+        return self._request(node, probe, now_ns)
 
     def _quiet_ns(self) -> int:
         rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from scoutd.agent.tally import Tally
+
 LAST_BEAT: Final = 1 << 62
 """The beat of an agent whose part in the job is over. The largest there is, so a merge keeps it; only a new
 incarnation comes after it."""
@@ -47,16 +49,18 @@ class Blob(NamedTuple):
 class Probe:
     """Are you there? ``marks``: the sender's own first, then a bounded piggyback of others.
     ``alarm_ns``: how long evidence should still be exchanged, because some core is suspicious; 0: no need.
-    It only runs down on its way, so an alarm ends when its cause has."""
+    It only runs down on its way, so an alarm ends when its cause has. ``tallies``: news of replay rounds."""
 
     marks: tuple[Mark, ...]
     alarm_ns: int
+    tallies: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
     marks: tuple[Mark, ...]
     alarm_ns: int
+    tallies: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Sync:
 
     marks: tuple[Mark, ...]
     alarm_ns: int = 0
+    tallies: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class SyncReply:
     blobs: tuple[Blob, ...]
     wanted: tuple[str, ...]
     marks: tuple[Mark, ...]
+    tallies: tuple[Tally, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Final
 
 from scoutd.agent.content import content, rounded
 from scoutd.agent.core import Core
+from scoutd.agent.disputes import Disputes
 from scoutd.agent.events import Conclude, Effect, Evidence, Observed, Tick
 from scoutd.agent.evidence import NodeReport, ProcessStatus
 from scoutd.agent.exchange import Exchange
@@ -22,6 +23,8 @@ from scoutd.agent.verdict import Verdict
 
 LEFT_NS: Final = 3 * NS_PER_S
 """Longer than deaths are collected. A job whose files have been gone for that long is over here."""
+
+CALM_NS: Final = NS_PER_S
 
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
@@ -39,6 +42,9 @@ class Party:
         self._encode: Final = encode
         self._decode: Final = decode
         self._published: Hashable = None
+        self._published_ns = 0
+        self._told_replays: Hashable = ()
+        self._disputes: Final = Disputes()
         self._sharing = False
         self._last: NodeReport | None = None
         self._observed_ns = 0
@@ -87,13 +93,25 @@ class Party:
         self.exchange.replica.expect(report.world_size)
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
-        if self.exchange.peers and self.exchange.alarmed(now_ns):
-            words = rounded(report)
-            said = content(words, int(self._settings.heartbeat_limit_s * NS_PER_S))
-            if said != self._published:
-                self._published = said
-                self.exchange.replica.publish(self._encode(words), now_ns)
+        if self.exchange.peers:
+            self._disputes.look(report, self.exchange.tallies, self.core.replays)
+            if self._disputes.rounds:
+                self.exchange.alarm(now_ns)
+            if self.exchange.alarmed(now_ns):
+                self._publish(report, now_ns)
         return effects
+
+    def _publish(self, report: NodeReport, now_ns: int) -> None:
+        """The report is published if it says something new. Under a dispute alone ranks go on training: their
+        progress is no news then, and is told once a second."""
+        words = self._disputes.words(rounded(report), self.core.replays)
+        said = content(words, int(self._settings.heartbeat_limit_s * NS_PER_S))
+        told = tuple(rank.replays for rank in words.ranks)
+        calm = not self.core.suspicious and told == self._told_replays
+        if said == self._published or (calm and now_ns - self._published_ns < CALM_NS):
+            return
+        self._published, self._told_replays, self._published_ns = said, told, now_ns
+        self.exchange.replica.publish(self._encode(words), now_ns)
 
     def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:
         """Time has passed: what to do here, and what to send. A job that is over here is not judged any more:

@@ -44,6 +44,12 @@ class ReplayLedger:
         """Oldest first."""
         return tuple(self._verdicts.values())
 
+    @property
+    def blamed(self) -> frozenset[int]:
+        """Ranks that verdicts name now for what they computed."""
+        wrong = (i for i in self._cases if self._verdicts[i].symptom is Symptom.SDC)
+        return frozenset[int]().union(*(self._cases[i].ranks for i in wrong))
+
     def take(self, finding: Finding, job: str, generation: int, now_ns: int) -> list[Verdict]:
         """The states to report: of a new verdict, or of one that this finding says more about."""
         ranks = frozenset(i.rank for i in finding.implicated)

@@ -67,6 +67,22 @@ class Rounds:
                 known.began_ns = min(known.began_ns, told_ns - result.age_ns)
                 known.peers = max(known.peers, self._peers(rank, at))
 
+    def is_closed(self, at: RoundKey) -> bool:
+        return at in self._closed
+
+    def settle(self, at: RoundKey) -> bool:
+        """All peers are known to agree: the round is closed without their results. False if it was."""
+        if at in self._closed:
+            return False
+        self._open.setdefault(at, _Open(0))
+        self._close(at)
+        return True
+
+    def results(self, at: RoundKey) -> dict[int, ReplayResult]:
+        """What has come so far of an open round."""
+        known = self._open.get(at)
+        return known.results if known is not None else {}
+
     def _begin(self, at: RoundKey, began_ns: int) -> _Open:
         if len(self._open) >= MOST_OPEN:
             self._close(next(iter(self._open)))

@@ -16,7 +16,7 @@ from typing import Final
 
 from scoutd.agent import straggling
 from scoutd.agent.evidence import NodeReport
-from scoutd.agent.replay import RecipeView
+from scoutd.agent.replay import RecipeView, RoundKey
 from scoutd.agent.replayfinding import Place, finding
 from scoutd.agent.replayledger import ReplayLedger
 from scoutd.agent.replays import Rounds
@@ -91,6 +91,16 @@ class ReplayWatch:
                 changed += self._judge(round_, places, job, generation, now_ns)
             changed += self._judge_times(round_, places, job, generation, now_ns)
         return changed
+
+    @property
+    def blamed(self) -> frozenset[int]:
+        """Ranks that are known to compute wrongly."""
+        return self._ledger.blamed
+
+    def agree(self, at: RoundKey) -> None:
+        """All peers, on all nodes, are known to agree in this round."""
+        if self.rounds.settle(at):
+            self.tally.agreed += 1
 
     def aside_names(self) -> list[tuple[str, str]]:
         """Recipes that are set aside, each with the reason."""

@@ -28,6 +28,7 @@ from scoutd.agent.messages import (
 )
 from scoutd.agent.replica import MOST
 from scoutd.daemon.peer.reportcodec import MAX_REPORT_BYTES
+from scoutd.daemon.peer.tallycodec import read_tallies, write_tallies
 from scoutd.proto.v1 import peer_pb2 as pb
 
 MAX_BODY_BYTES: Final = 2 << 20
@@ -138,7 +139,7 @@ def _read_blobs(blobs: pb.Blobs) -> tuple[Blob, ...]:
 def _read_probe(message: pb.ProbeRequest) -> Probe:
     if not message.marks.node:
         raise ValueError("a probe without its sender's mark")
-    return Probe(_read_marks(message.marks), message.alarm_ns)
+    return Probe(_read_marks(message.marks), message.alarm_ns, read_tallies(message.tallies))
 
 
 def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
@@ -146,16 +147,28 @@ def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
         _read_blobs(message.blobs),
         tuple(name(each, "a node") for each in message.wanted),
         _read_marks(message.marks),
+        read_tallies(message.tallies),
     )
 
 
 _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
-    Probe: lambda m: pb.ProbeRequest(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
-    ProbeReply: lambda m: pb.ProbeResponse(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
+    Probe: lambda m: pb.ProbeRequest(
+        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+    ),
+    ProbeReply: lambda m: pb.ProbeResponse(
+        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+    ),
     Relay: lambda m: pb.RelayRequest(node=m.node, address=m.address),
     RelayReply: lambda m: pb.RelayResponse(reached=m.reached, marks=_marks(m.marks)),
-    Sync: lambda m: pb.SyncRequest(marks=_marks(m.marks), alarm_ns=m.alarm_ns),
-    SyncReply: lambda m: pb.SyncResponse(blobs=_blobs(m.blobs), wanted=m.wanted, marks=_marks(m.marks)),
+    Sync: lambda m: pb.SyncRequest(
+        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+    ),
+    SyncReply: lambda m: pb.SyncResponse(
+        blobs=_blobs(m.blobs),
+        wanted=m.wanted,
+        marks=_marks(m.marks),
+        tallies=write_tallies(m.tallies),
+    ),
     Push: lambda m: pb.PushRequest(blobs=_blobs(m.blobs)),
     PushReply: lambda m: pb.PushResponse(taken=m.taken),
 }
@@ -165,11 +178,17 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
         pb.RelayRequest,
         lambda m: Relay(name(m.node, "a node"), name(m.address, "an address")),
     ),
-    "Sync": (pb.SyncRequest, lambda m: Sync(_read_marks(m.marks), m.alarm_ns)),
+    "Sync": (
+        pb.SyncRequest,
+        lambda m: Sync(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies)),
+    ),
     "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
 }
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
-    "Probe": (pb.ProbeResponse, lambda m: ProbeReply(_read_marks(m.marks), m.alarm_ns)),
+    "Probe": (
+        pb.ProbeResponse,
+        lambda m: ProbeReply(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies)),
+    ),
     "Relay": (pb.RelayResponse, lambda m: RelayReply(m.reached, _read_marks(m.marks))),
     "Sync": (pb.SyncResponse, _read_sync_reply),
     "Push": (pb.PushResponse, lambda m: PushReply(m.taken)),

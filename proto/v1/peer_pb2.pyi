@@ -63,21 +63,49 @@ class Blobs(_message.Message):
     age_ns: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, mark: _Optional[_Union[Marks, _Mapping]] = ..., data: _Optional[_Iterable[bytes]] = ..., age_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Tally(_message.Message):
+    __slots__ = ("group", "recipe", "key", "scheme", "peers", "camps")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SCHEME_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    CAMPS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    recipe: int
+    key: int
+    scheme: int
+    peers: int
+    camps: _containers.RepeatedCompositeFieldContainer[Camp]
+    def __init__(self, group: _Optional[int] = ..., recipe: _Optional[int] = ..., key: _Optional[int] = ..., scheme: _Optional[int] = ..., peers: _Optional[int] = ..., camps: _Optional[_Iterable[_Union[Camp, _Mapping]]] = ...) -> None: ...
+
+class Camp(_message.Message):
+    __slots__ = ("value", "runs")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    value: int
+    runs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, value: _Optional[int] = ..., runs: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class ProbeRequest(_message.Message):
-    __slots__ = ("marks", "alarm_ns")
+    __slots__ = ("marks", "alarm_ns", "tallies")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class ProbeResponse(_message.Message):
-    __slots__ = ("marks", "alarm_ns")
+    __slots__ = ("marks", "alarm_ns", "tallies")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class RelayRequest(_message.Message):
     __slots__ = ("node", "address")
@@ -96,22 +124,26 @@ class RelayResponse(_message.Message):
     def __init__(self, reached: bool = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("marks", "alarm_ns")
+    __slots__ = ("marks", "alarm_ns", "tallies")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ...) -> None: ...
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("blobs", "wanted", "marks")
+    __slots__ = ("blobs", "wanted", "marks", "tallies")
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
     blobs: Blobs
     wanted: _containers.RepeatedScalarFieldContainer[str]
     marks: Marks
-    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Union[Marks, _Mapping]] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class PushRequest(_message.Message):
     __slots__ = ("blobs",)

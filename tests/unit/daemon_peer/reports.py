@@ -26,6 +26,7 @@ from scoutd.agent.evidence import (
     Stack,
 )
 from scoutd.agent.replay import Part, RecipeKind, RecipeMode, RecipeState, RecipeView, ReplayResult
+from scoutd.agent.tally import Camp, Tally
 
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)
@@ -141,15 +142,18 @@ reports = st.builds(NodeReport, names, u64, names, u64, u64, u32, st.lists(ranks
 marks = st.builds(m.Mark, names, st.just("") | names, st.integers(0, 2**62 - 1), u64, u64, u64)
 mark_lists = st.lists(marks, max_size=4).map(tuple)
 blobs = st.lists(st.builds(m.Blob, marks, st.binary(max_size=64), u64), max_size=3).map(tuple)
+ranks_of_camps = st.sampled_from([((0, 1),), ((0, 4), (6, 2)), ((3, 1000),)])
+camps = st.lists(st.builds(Camp, u64, ranks_of_camps), min_size=1, max_size=3).map(tuple)
+tallies = st.lists(st.builds(Tally, u64, u64, u64, u64, u32, camps), max_size=3).map(tuple)
 requests = st.one_of(
-    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans()),
+    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans(), tallies),
     st.builds(m.Relay, names, names),
-    st.builds(m.Sync, mark_lists),
+    st.builds(m.Sync, mark_lists, tallies=tallies),
     st.builds(m.Push, blobs),
 )
 replies = st.one_of(
-    st.builds(m.ProbeReply, mark_lists, st.booleans()),
+    st.builds(m.ProbeReply, mark_lists, st.booleans(), tallies),
     st.builds(m.RelayReply, st.booleans(), mark_lists),
-    st.builds(m.SyncReply, blobs, st.lists(names, max_size=3).map(tuple), mark_lists),
+    st.builds(m.SyncReply, blobs, st.lists(names, max_size=3).map(tuple), mark_lists, tallies),
     st.builds(m.PushReply, u32),
 )

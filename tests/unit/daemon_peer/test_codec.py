@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scoutd.agent import messages as m
 from scoutd.agent.evidence import NodeReport
-from scoutd.daemon.peer import messagecodec, reportcodec
+from scoutd.daemon.peer import messagecodec, reportcodec, tallycodec
 from scoutd.proto.v1 import evidence_pb2, peer_pb2
 from tests.unit.agent import replaying
 from tests.unit.agent.job import Job
@@ -138,3 +138,12 @@ def test_ranks_that_agree_cost_little() -> None:
     told = replace(told, ranks=tuple(replace(r, recipes=views, replays=results) for r in told.ranks))
     cost = len(reportcodec.encode_report(told)) - len(reportcodec.encode_report(plain))
     assert cost < 4 * (90 + 60) + 8 * 4 * 20
+
+
+@pytest.mark.parametrize(
+    "runs", [[], [0], [0, 0], [4, 1, 0, 1], [0, 4, 2, 1], [0, 1 << 21], [0, 1] * 600], ids=str
+)
+def test_ranks_of_a_tally_that_make_no_sense_are_refused(runs: list[int]) -> None:
+    tally = peer_pb2.Tally(group=1, camps=[peer_pb2.Camp(value=2, runs=runs)])
+    with pytest.raises(ValueError, match="ranks of a tally"):
+        tallycodec.read_tallies([tally])
