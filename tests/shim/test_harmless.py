@@ -36,6 +36,7 @@ def run(folder: Path, shim: bool) -> list[dict[str, Any]]:
     environment.pop("PYTHONPATH", None)
     if shim:
         environment["PYTHONPATH"] = str(INJECT)
+        environment |= {"SCOUTD_REPLAY_EVERY": "1", "SCOUTD_REPLAY_VARIANTS": "64"}
     command = [sys.executable, str(HERE / "harmless.py"), ",".join(CASES)]
     ranks = [
         subprocess.Popen(
