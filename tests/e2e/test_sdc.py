@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.e2e.harness import PATIENT, SCOUTD, Site, cleared, forked, named, until
 
 CAMPAIGN = Path(__file__).parents[1] / "campaign" / "sdc.py"
-FAULT = "target=output rank=2 module=blocks.2* bit=0"
-EVERY_STEP = ("--replay-every", "1", "--replay-variants", "8")
+FAULT = "target=output rank=2 module=blocks.2* bit=0 first=20"
+OFTEN = ("--replay-every", "5", "--replay-variants", "8")
 
 
 def job(*more: str) -> list[str]:
@@ -20,12 +20,15 @@ def job(*more: str) -> list[str]:
 
 
 def test_an_unmodified_script_whose_rank_computes_wrongly_is_stopped(site: Site) -> None:
-    running = site.watch(job(), *PATIENT, *EVERY_STEP, SCOUTD_FAULTS="1", SCOUTD_FAULT=FAULT)
-    outcome = running.finish(90.0)
+    """Two agents see two ranks each: none of them could tell alone who is wrong."""
+    slow = job("--pace", "0.2")
+    running = site.watch(slow, *PATIENT, *OFTEN, "--nodes", "2", SCOUTD_FAULTS="1", SCOUTD_FAULT=FAULT)
+    outcome = running.finish(120.0)
     assert outcome.code == 3, str(outcome)
     verdict = outcome.fault
     assert (verdict["symptom"], verdict["cause"], named(verdict)) == ("SDC", "SDC_OUTPUT", [2]), str(outcome)
     assert sorted(cleared(verdict)) == [0, 1, 3]
+    assert verdict["implicated"][0]["node"] == "node-1"
     assert "blocks.2" in verdict["operation"]
     assert any("majority" in item["text"] for item in verdict["evidence"])
 
@@ -57,12 +60,13 @@ def test_a_request_is_carried_out_and_status_tells(site: Site) -> None:
 
 
 def test_a_slice_of_the_campaign() -> None:
-    few = ["--singles", "5", "--cleans", "1", "--extras", "1", "--json"]
+    few = ["--singles", "4", "--cleans", "1", "--extras", "1", "--layouts", "ddp", "hsdp", "--json"]
     done = subprocess.run(
         [sys.executable, str(CAMPAIGN), *few], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     score = json.loads(done.stdout.splitlines()[-1])
-    assert score["localized"] == score["injected"] >= 18, done.stderr[-4000:]
+    assert score["localized"] == score["injected"] >= 12, done.stderr[-4000:]
     assert (score["wrong_rank"], score["false_alarms"]) == (0, 0), done.stderr[-4000:]
-    assert score["ties_named_nobody"] == score["ties"] == 2
+    assert score["ties_named_nobody"] == score["ties"] == 1
+    assert 0 not in score["straggler_rounds_to_name"], "a rank that was not slow was named"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from scoutd.agent import messages as m
 from scoutd.agent.evidence import NodeReport
+from scoutd.agent.tally import Tallies
 from scoutd.daemon.peer import messagecodec, reportcodec, tallycodec
 from scoutd.proto.v1 import evidence_pb2, peer_pb2
 from tests.unit.agent import replaying
@@ -147,3 +148,13 @@ def test_ranks_of_a_tally_that_make_no_sense_are_refused(runs: list[int]) -> Non
     tally = peer_pb2.Tally(group=1, camps=[peer_pb2.Camp(value=2, runs=runs)])
     with pytest.raises(ValueError, match="ranks of a tally"):
         tallycodec.read_tallies([tally])
+
+
+def test_four_rounds_in_which_all_agree_add_little_to_a_probe() -> None:
+    tallies = Tallies()
+    for recipe in range(4):
+        for rank in range(512):
+            tallies.add(rank, replaying.result(50, recipe=recipe), 512)
+    plain = m.Probe((m.Mark("node", "host:1", 1, 1, 1),), 0)
+    told = m.Probe(plain.marks, 0, tallies.told())
+    assert len(messagecodec.encode(told)) - len(messagecodec.encode(plain)) <= 4 * 60
