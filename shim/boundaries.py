@@ -185,33 +185,39 @@ def install_checkpoints(boundaries: Boundaries) -> None:
 
 
 def install_compile(boundaries: Boundaries) -> None:
-    """Dynamo's compilations are published, once the trainer has imported dynamo."""
+    """Dynamo's compilations are published, once the trainer has imported dynamo.
+
+    Its lists of callbacks are not used: ``torch._dynamo.reset`` empties them.
+    """
     coordinates, guard = boundaries.coordinates, boundaries.guard
     part = guard.part("compile")
     operation = encode("torch.compile")
     depths: list[int] = []
 
-    def start(_: Any) -> None:
+    def start() -> None:
         if part.on:
             guard.run("compile", lambda: depths.append(coordinates.enter(Phase.COMPILE, operation)), None)
 
-    def end(_: Any) -> None:
+    def end() -> None:
         if part.on and depths:
             guard.run("compile", lambda: coordinates.leave(depths.pop()), None)
 
+    def noticing(notice: Callable[[], None]) -> Wrap:
+        def wrap(inner: Function) -> Function:
+            def noticed(*args: Any, **kwargs: Any) -> Any:
+                notice()
+                return inner(*args, **kwargs)
+
+            return noticed
+
+        return wrap
+
     def arrived(module: types.ModuleType) -> None:
-        callbacks = module.callback_handler
-        callbacks.start_callbacks.append(start)
-        callbacks.end_callbacks.append(end)
-        boundaries.undo.add(lambda: remove(callbacks.start_callbacks, start))
-        boundaries.undo.add(lambda: remove(callbacks.end_callbacks, end))
+        kind = module.CompilationCallbackHandler
+        boundaries.swap(kind.run_start_callbacks, noticing(start))
+        boundaries.swap(kind.run_end_callbacks, noticing(end))
 
     boundaries.watch.when_imported("torch._dynamo.callback", arrived)
-
-
-def remove(items: list[Any], item: Any) -> None:
-    if item in items:
-        items.remove(item)
 
 
 def install_backward(boundaries: Boundaries, begins: Callable[[], None]) -> None:
