@@ -59,9 +59,9 @@ def scheduled(step: int, every: int, variants: int, recipes: int) -> list[Due]:
     return [Due(step, (first + k) % recipes) for k in range(min(variants, recipes))]
 
 
-def start_of(step: int, mean_step_s: float) -> int:
+def start_of(step: int, step_s: float) -> int:
     """The step at which a request that is known now can begin on all ranks."""
-    ahead = math.ceil(AHEAD_S / mean_step_s) if mean_step_s > 0 else MIN_AHEAD
+    ahead = math.ceil(AHEAD_S / step_s) if step_s > 0 else MIN_AHEAD
     return step + max(MIN_AHEAD, min(MAX_AHEAD, ahead))
 
 

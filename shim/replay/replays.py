@@ -11,6 +11,7 @@ code in a replay is counted but does not switch the part off; one of this packag
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
 from typing import Any, Final
@@ -42,6 +43,9 @@ REPLAYED: Final = "replayed"
 
 NEVER: Final = 1 << 62
 
+RECENT_STEPS: Final = 9
+"""Of these the median says how long a step takes: the first ones are not like the others."""
+
 AFTER_STEP: Final = encode("after optimizer step")
 NO_TASK: Final = -1
 
@@ -69,6 +73,7 @@ class Replays:
         self._part: Final = guard.part(PART)
         self.templates: Final[deque[Templates]] = deque(maxlen=64)
         self._last_ns = time.monotonic_ns()
+        self._recent_ns: Final[deque[int]] = deque(maxlen=RECENT_STEPS)
         self._gathering: dict[int, Gathering] = {}
         self.channel: Final = Channel(store, guard, self.poll)
         self.roster: Final = Roster(rank, self.channel, guard, self._part, undo, self.templates.append)
@@ -94,6 +99,7 @@ class Replays:
         now_ns = time.monotonic_ns()
         self.steps += 1
         self.step_ns += now_ns - self._last_ns
+        self._recent_ns.append(now_ns - self._last_ns)
         step = self._coordinates.step
         self._learn()
         self._replay_due(step)
@@ -117,8 +123,8 @@ class Replays:
         return due + self.requests.due(step)
 
     def _replay_due(self, step: int) -> None:
-        mean_s = (self.step_ns - self.cost_ns) / self.steps * 1e-9
-        self.requests.take(step, mean_s, self.roster.recipes, self.variants)
+        step_s = statistics.median(self._recent_ns) * 1e-9
+        self.requests.take(step, step_s, self.roster.recipes, self.variants)
         due = self._due(step)
         if due:
             began_ns = time.monotonic_ns()

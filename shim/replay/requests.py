@@ -46,14 +46,14 @@ class Requests:
             self._channel.forget(self._note)
             self.finished = waiting.request
 
-    def take(self, step: int, mean_step_s: float, recipes: Sequence[Recipe], variants: int) -> None:
+    def take(self, step: int, step_s: float, recipes: Sequence[Recipe], variants: int) -> None:
         """After ``step``: a request that waits has a start, or its start is listened for."""
         request, peers = self._waiting, _peers(recipes)
         if request is not None and peers is not None and time.monotonic_ns() <= request.expires_ns:
             note = f"{peers.group:016x}/request/{request.request}"
             if peers.leader == self._rank:
                 self._waiting = None
-                start = start_of(step, mean_step_s) if len(peers.ranks) > 1 else step + 2
+                start = start_of(step, step_s) if len(peers.ranks) > 1 else step + 2
                 if len(peers.ranks) > 1:
                     self._channel.tell(note, str(start).encode())
                 self._starts.append((request, start))

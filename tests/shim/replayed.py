@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import random
 import sys
@@ -36,9 +37,9 @@ WORLD = 4
 STEPS = 4
 BATCH = 6
 DEADLINE_S = 30.0
+REQUEST = 77
 ALONE = "fsdp2"
 """This case is also trained with replays on rank 0 alone."""
-
 
 
 class Block(nn.Module):
@@ -268,6 +269,41 @@ def run_replayed(case: str, every: int = 1) -> dict[str, Any]:
     return found
 
 
+def run_requested() -> dict[str, Any]:
+    """Each rank is asked for a replay of everything, as by its agent, and trains until all have done it."""
+    assert scoutd.shim.attach(replay_every=0)
+    torch.manual_seed(1)
+    model = DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    path = Path(str(scoutd.shim.status()["file"]))
+    deadline, pending = time.monotonic() + DEADLINE_S, True
+    while pending:
+        _loss(model, False, last=True).backward()
+        optimizer.step()
+        wait_for_templates()
+        path = Path(str(scoutd.shim.status()["file"]))
+        state = shm.read(path.read_bytes(), 0, shm.REPLAY, 0)
+        if state is None or not state.request:
+            _ask(path, REQUEST)
+        waiting = torch.tensor([float(state is None or not state.request)])
+        dist.all_reduce(waiting)
+        pending = bool(waiting) and time.monotonic() < deadline
+    data = path.read_bytes()
+    scoutd.shim.detach()
+    return {"replays": [list(each) for each in _slots(data, shm.REPLAYS)]}
+
+
+def _ask(path: Path, request: int) -> None:
+    """REQUEST of the rank's file says: all recipes, once, within the hour."""
+    record = shm.Request(request, 0, time.monotonic_ns() + 3_600_000_000_000, 1)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        view = memoryview(mapped)
+        words = view.cast("Q")
+        shm.write(view, words, shm.REQUEST, 0, 1, record)
+        words.release()
+        view.release()
+
+
 def _collectives() -> int:
     """How many this rank has entered in all groups."""
     return sum(int(group._get_sequence_number_for_group()) for group in list(c10d._world.pg_map))
@@ -285,6 +321,7 @@ def rank_main(folder: Path, rank: int, cases: list[str]) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD)
     results = {case: {"plain": run(case), "replayed": run_replayed(case)} for case in cases}
     results["alone"] = {"plain": run(ALONE), "replayed": run_replayed(ALONE, every=int(rank == 0))}
+    results["requested"] = run_requested()
     (folder / f"{rank}.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()

@@ -45,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     for name in ("PYTHONPATH", "SCOUTD_REPLAY_EVERY", "SCOUTD_REPLAY_VARIANTS", "SCOUTD_FAULTS"):
         environment.pop(name, None)
     command = [sys.executable, str(HERE / "replayed.py"), str(folder), ",".join(CASES)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(WORLD)]
 
@@ -58,7 +58,7 @@ def replays(result: dict[str, Any]) -> list[replay.Replay]:
     return [replay.Replay(*each) for each in result["replayed"]["said"]["replays"]]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", CASES)
 def test_training_is_bit_for_bit_the_same(results: Results, case: str) -> None:
     for rank in range(WORLD):
@@ -122,6 +122,16 @@ def test_a_rank_that_replays_alone_waits_for_nobody(results: Results) -> None:
         assert {name: replayed[name] for name in UNCHANGED} == {name: plain[name] for name in UNCHANGED}
         assert bool(replays(results[rank]["alone"])) == (rank == 0)
     assert {each.replays for each in recipes(results[0]["alone"])} == {3, 4}
+
+
+def test_a_request_is_carried_out_after_the_same_steps_on_all_ranks(results: Results) -> None:
+    found = [
+        [replay.Replay(*each) for each in results[rank]["requested"]["replays"]] for rank in range(WORLD)
+    ]
+    assert [len(each) for each in found] == [6] * WORLD
+    assert {each.key for rank in found for each in rank} == {1 << 63 | 77}
+    for rank in found[1:]:
+        assert [(each.step, *each[9:15]) for each in rank] == [(each.step, *each[9:15]) for each in found[0]]
 
 
 @pytest.mark.parametrize("case", CASES)
