@@ -16,7 +16,6 @@ import fcntl
 import json
 import mmap
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
+import statistics
 
 from scoutd.proto import shm
 

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
 
 from scoutd.agent.settings import Settings
 from scoutd.daemon import log

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
+import statistics
 
 from tests.e2e.harness import Site, forked
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
+import statistics
 
 import torch
 import torch.distributed as dist

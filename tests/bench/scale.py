@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
 
 from scoutd.agent.core import WATCH_SHARE
 from scoutd.agent.settings import ExchangeSettings, Settings

@@ -23,7 +23,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
 
 from scoutd.agent.core import Core
 from scoutd.agent.events import Evidence, Observed, Report, Tick
