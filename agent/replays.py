@@ -21,6 +21,8 @@ MOST_OPEN: Final = 1024
 """64 recipes, each with a few rounds under way. Beyond it the oldest round is given up."""
 
 MOST_CLOSED: Final = 8192
+MOST_NAMES: Final = 1024
+"""Recipes of all groups of a job that this agent sees; many more are invented."""
 
 
 @dataclass
@@ -92,7 +94,8 @@ class Rounds:
 
     def _learn_names(self, rank: RankReport) -> None:
         for recipe in rank.recipes:
-            self.names.setdefault(recipe.recipe, recipe)
+            if len(self.names) < MOST_NAMES:
+                self.names.setdefault(recipe.recipe, recipe)
 
     def _peers(self, rank: RankReport, at: RoundKey) -> int:
         """The size of the group as this rank knows it; 0 where it does not tell, and the round waits."""

@@ -151,7 +151,7 @@ class ReplayWatch:
 
     def _note_restless(self, round_: Round) -> None:
         ranks = [rank for rank, result in round_.results.items() if result.differing]
-        if ranks:
+        if ranks and (round_.at.recipe in self._restless or len(self._restless) < MOST_ASIDE):
             self._restless.setdefault(round_.at.recipe, set()).update(ranks)
 
     def _wanders(self, round_: Round) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from scoutd.agent.evidence import Activity, ProcessStatus, RankReport
 from scoutd.daemon.observe.job import ObservedJob
@@ -54,7 +55,8 @@ class ActivitySampler:
     def __init__(self, clock: Callable[[], int], stacks: StackCapture) -> None:
         self._clock: Final = clock
         self._stacks: Final = stacks
-        self._tracks: Final[dict[ObservedRank, _Track]] = {}
+        self._tracks: Final[WeakKeyDictionary[ObservedRank, _Track]] = WeakKeyDictionary()
+        """Weak: the file of a rank may be replaced at any time, and takes its track along."""
         self._selected: Final[dict[ObservedJob, frozenset[int]]] = {}
 
     def select(self, job: ObservedJob, ranks: tuple[int, ...]) -> None:
@@ -82,7 +84,9 @@ class ActivitySampler:
         ]
 
     def _activity(self, observed: ObservedRank, now_ns: int) -> Activity | None:
-        track = self._tracks.setdefault(observed, _Track())
+        track = self._tracks.get(observed)
+        if track is None:
+            track = self._tracks[observed] = _Track()
         if observed.watch.visible and (not track.samples or now_ns - track.samples[-1].at_ns >= SAMPLE_NS):
             track.samples.append(take_sample(observed.watch.pid, observed.threads, now_ns))
             while now_ns - track.samples[0].at_ns > WINDOW_NS + SAMPLE_NS:

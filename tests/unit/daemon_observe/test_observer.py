@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import weakref
 
 import pytest
 
@@ -310,3 +312,23 @@ def test_an_unknown_phase_is_none(world: World) -> None:
     coordinate = only(world.observer()).report.ranks[0].coordinate
     assert coordinate is not None
     assert coordinate.phase is Phase.NONE
+
+
+def test_a_replaced_file_leaves_nothing_behind(world: World) -> None:
+    """Also where the rank's activity was sampled: else every replacement keeps all that was read of it."""
+    world.rank(0)
+    observer = world.observer()
+    seen: list[weakref.ref[object]] = []
+    for _ in range(3):
+        only(observer)
+        observer.sample_activity("train-ab12", (0,))
+        only(observer)
+        seen += [weakref.ref(rank) for job in observer._jobs.values() for rank in job.ranks.values()]
+        (old,) = world.root.rglob("rank-0")
+        data = old.read_bytes()
+        old.unlink()
+        old.write_bytes(data)
+        world.clock.advance(1)
+        only(observer)
+        gc.collect()
+    assert [ref() for ref in seen] == [None] * 3
