@@ -34,6 +34,17 @@ Place = tuple[str, int, str]
 """Where a rank lives: node, process id, device."""
 
 
+DEEDS: Final[Mapping[Part, tuple[str, str]]] = {
+    Part.INPUT: ("was given another input", "were given other inputs"),
+    Part.PARAMETER: ("holds other parameters", "hold other parameters"),
+    Part.OUTPUT: ("computes another output", "compute other outputs"),
+    Part.INPUT_GRADIENT: ("computes another input gradient", "compute other input gradients"),
+    Part.PARAMETER_GRADIENT: ("computes other parameter gradients", "compute other parameter gradients"),
+    Part.OPTIMIZER: ("computes another optimizer step", "compute other optimizer steps"),
+}
+"""What one rank, and what several, do that their peers do not."""
+
+
 def finding(
     deviation: Deviation,
     judgement: Judgement,
@@ -52,7 +63,7 @@ def finding(
         cause=deviation.cause,
         status=deviation.status,
         scope=Scope.RANK if named else Scope.GROUP,
-        summary=_summary(deviation, round_, name),
+        summary=_summary(deviation, round_, recipe.name if recipe is not None else name, places),
         action=Action.FIX_PROGRAM
         if deviation.cause is Cause.STATE_DIVERGENCE and len(set(deviation.values.values())) > 2
         else Action.DIAGNOSE_HARDWARE,
@@ -123,16 +134,25 @@ def _reason(deviation: Deviation, round_: Round, rank: int) -> str:
     )
 
 
-def _summary(deviation: Deviation, round_: Round, name: str) -> str:
+def _summary(deviation: Deviation, round_: Round, name: str, places: Mapping[int, Place]) -> str:
     word = WORDS[deviation.part]
     if not deviation.ranks:
         return (
             f"the ranks do not agree about the {word} of {name} ({moment(round_)}), and nobody can be "
             f"named: {deviation.reason}"
         )
-    who = ranks_text(deviation.ranks)
-    what = "NaN or infinity in the" if deviation.cause is Cause.NONFINITE else "a different"
-    if deviation.restless and deviation.cause is not Cause.NONFINITE:
-        return f"{who}: unsteady {word} when {name} is run twice ({moment(round_)}); peers agree"
+    who, one = who_and_where(deviation.ranks, places), len(deviation.ranks) == 1
+    at = f"replay of {name}, {moment(round_)}"
     agree = sum(value == deviation.majority for value in deviation.values.values())
-    return f"{who}: {what} {word} in the replay of {name} ({moment(round_)}); {agree} peers agree"
+    if deviation.cause is Cause.NONFINITE:
+        return f"{who} {'has' if one else 'have'} NaN or infinity in the {word}, {agree} peers have not: {at}"
+    if deviation.restless:
+        does = "does not get" if one else "do not get"
+        return f"{who} {does} the same {word} when the same work is done twice, {agree} peers do: {at}"
+    return f"{who} {DEEDS[deviation.part][0 if one else 1]} than {agree} peers that agree: {at}"
+
+
+def who_and_where(ranks: tuple[int, ...], places: Mapping[int, Place]) -> str:
+    """ "rank 2 on node-17"."""
+    nodes = sorted({places[rank][0] for rank in ranks if rank in places})
+    return f"{ranks_text(ranks)} on {', '.join(nodes)}" if nodes else ranks_text(ranks)

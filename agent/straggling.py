@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import ranks_text
 from scoutd.agent.replay import RecipeView
-from scoutd.agent.replayfinding import Place, moment, operation
+from scoutd.agent.replayfinding import Place, moment, operation, who_and_where
 from scoutd.agent.sdc import Round
 from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.statistics import median
@@ -64,12 +63,13 @@ def finding(
         for rank in judgement.confirmed
     }
     most = max(judgement.factors)
-    who = ranks_text(judgement.confirmed)
+    who, one = who_and_where(judgement.confirmed, places), len(judgement.confirmed) == 1
     return Finding(
         cause=Cause.COMPUTE_STRAGGLER,
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
-        summary=f"{who}: {most:.1f} times as long as its peers in the replay of {name}, round after round",
+        summary=f"{who} {'needs' if one else 'need'} {most:.1f} times as long as {'its' if one else 'their'} "
+        f"peers: replay of {recipe.name if recipe is not None else name}, round after round",
         action=Action.DIAGNOSE_HARDWARE,
         anchor=ANCHOR,
         onset_age_ns=round_.age_ns,
