@@ -7,9 +7,9 @@ shared memory is replaced, by ``hungjob``. The agents find each other through th
 while, then one rank of the middle node hangs. All agents share one interpreter, so that one core does the
 work that otherwise that many machines do.
 
-The last line is one JSON object. ``seconds_to_all``: from the moment at which the stall is suspicious (a
-quarter of ``--timeout``) until every agent holds the CONFIRMED verdict under one id; ``seconds_late`` counts
-from the timeout. ``premature``: verdicts on the way there that name nobody, or not the rank.
+The last line is one JSON object. ``seconds_to_all``: from the stall timeout until every agent holds the
+CONFIRMED verdict under one id; ``seconds_suspicious`` counts from the moment at which the stall is suspicious
+(a quarter of ``--timeout``). ``premature``: verdicts on the way there that name nobody, or not the rank.
 ``bytes_per_agent``: mean of what an agent has sent meanwhile, in sealed messages. ``cpu_s``: CPU time of the
 process meanwhile; ``rss_mb``: its size at the end.
 """
@@ -168,8 +168,8 @@ async def measure(agents: int, timeout_s: float, quiet_s: float) -> dict[str, ob
     result = {
         "agents": agents,
         "ranks": agents * RANKS_PER_NODE,
-        "seconds_to_all": round(took, 2),
-        "seconds_late": round(took - timeout_s * (1 - WATCH_SHARE), 2),
+        "seconds_to_all": round(took - timeout_s * (1 - WATCH_SHARE), 2),
+        "seconds_suspicious": round(took, 2),
         "premature": sum(len(agent.core.verdicts) - 1 for agent in cluster.agents),
         "bytes_per_agent": (sum(a.metrics.traffic.bytes_out for a in cluster.agents) - sent) // agents,
         "cpu_s": round(cpu_s(process) - cpu, 2),
