@@ -351,7 +351,7 @@ class Exchange:
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""
-        if node in self._suspicions or node in self.unreachable or node not in self.peers:
+        if node in self._suspicions or node in self.unreachable or self._absent(node):
             return []
         if self.pace.drowning:
             return []
@@ -368,6 +368,11 @@ class Exchange:
         if sent:
             self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)
         return sent
+
+    def _absent(self, node: str) -> bool:
+        """Nothing is known of it, or it has taken its leave."""
+        entry = self.replica.entries.get(node)
+        return entry is None or node == self.replica.me or entry.mark.left
 
     def _relay_ended(self, node: str, through: str, reached: bool, now_ns: int) -> None:
         suspicion = self._suspicions.get(node)

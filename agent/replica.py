@@ -41,6 +41,7 @@ class Replica:
         self.me = me
         self.conflict = ""
         self.news = 0
+        self._some_left = False
         self._most = MOST_NODES
         self.entries: dict[str, Entry] = {me: Entry(Mark(me, address, incarnation, 0, 0))}
 
@@ -85,10 +86,13 @@ class Replica:
         """This node's part in the job is over, and what it has published is final."""
         entry = self.entries[self.me]
         entry.mark = entry.mark._replace(beat=LAST_BEAT)
+        self._some_left = True
         entry.heard_ns = now_ns
 
     def present(self) -> list[str]:
         """Nodes that have not taken their leave, this one included."""
+        if not self._some_left:
+            return list(self.entries)
         return [node for node, entry in self.entries.items() if entry.mark.beat < LAST_BEAT]
 
     def move(self, address: str) -> None:
@@ -117,6 +121,7 @@ class Replica:
         if mark.node == self.me:
             self._outdo(mark)
             return False
+        self._some_left = self._some_left or mark.beat >= LAST_BEAT
         entry = self.entries.get(mark.node)
         if entry is None and len(self.entries) >= self._most:
             return False
