@@ -7,7 +7,7 @@ PYTHON ?= $(shell for each in python3.11 python3; do $$each -c 'import venv' 2>&
 BIN := .venv/bin
 STAMP := .venv/.synced
 PROTOS := $(wildcard proto/v1/*.proto)
-FAST := $(wildcard tests/unit tests/contract tests/property)
+FAST := $(wildcard tests/unit tests/paper tests/contract tests/property)
 REAL := tests/simulation tests/shim tests/e2e
 ALONE := tests/chaos
 

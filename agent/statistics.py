@@ -14,9 +14,9 @@ MAD_TO_SIGMA: Final = 1.4826
 """1 / Φ⁻¹(3/4): the standard deviation of normal values whose MAD is 1."""
 IQR_TO_SIGMA: Final = 0.7413
 """1 / (2 · Φ⁻¹(3/4)): likewise for the inter-quartile range."""
-RANGE_TO_SIGMA: Final = 1 / 6
+SIGMAS_IN_RANGE: Final = 6
 """Six standard deviations span practically all normal values; and with κ = 3.5 a lone deviant among equal
-values is beyond κ · scale, which it is for no factor above 1/κ."""
+values is beyond κ · scale, which it is only where this is more than κ."""
 
 
 def median(values: Sequence[float]) -> float:
@@ -39,7 +39,7 @@ def robust_scale(values: Sequence[float]) -> float:
     iqr = _quantile(ordered, 0.75) - _quantile(ordered, 0.25)
     if iqr > 0:
         return IQR_TO_SIGMA * iqr
-    return RANGE_TO_SIGMA * (ordered[-1] - ordered[0])
+    return (ordered[-1] - ordered[0]) / SIGMAS_IN_RANGE
 
 
 def _quantile(ordered: Sequence[float], part: float) -> float:

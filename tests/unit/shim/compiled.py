@@ -16,14 +16,13 @@ from scoutd.shim.signature_triton import BLOCK, _partial_sums
 
 def main() -> None:
     found: dict[str, dict[str, int]] = {}
-    for capability in (80, 90):
-        for width in ("i32", "i64"):
-            types = {"lanes": "*i64", "partial": "*i64", "count": width, "first": width, "programs": "i32"}
-            source = compiler.ASTSource(
-                fn=_partial_sums, signature=types | {"BLOCK": "constexpr"}, constexprs={"BLOCK": BLOCK}
-            )
-            compiled = compiler.compile(source, target=GPUTarget("cuda", capability, 32))
-            found[f"sm_{capability} {width}"] = {name: len(text) for name, text in compiled.asm.items()}
+    for capability, width in ((80, "i32"), (90, "i64")):
+        types = {"lanes": "*i64", "partial": "*i64", "count": width, "first": width, "programs": "i32"}
+        source = compiler.ASTSource(
+            fn=_partial_sums, signature=types | {"BLOCK": "constexpr"}, constexprs={"BLOCK": BLOCK}
+        )
+        compiled = compiler.compile(source, target=GPUTarget("cuda", capability, 32))
+        found[f"sm_{capability} {width}"] = {name: len(text) for name, text in compiled.asm.items()}
     print(json.dumps(found))
 
 
