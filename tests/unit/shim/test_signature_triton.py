@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 def run(program: str, cache: Path) -> Any:
     environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"}
+    environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
         [sys.executable, str(HERE / program)], env=environment, capture_output=True, text=True, check=False
     )
