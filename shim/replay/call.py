@@ -1,10 +1,10 @@
 """One real call of a module, remembered so that peers can make it again.
 
 The *form* of a call is a nest of JSON nodes, with the mode and autocast it was made in. Floating tensors
-keep only their shape and type (their values are seeded); others (masks, positions, token ids) cannot be
-invented, their content is kept (``fixed``) and has to be the same on all peers. Indices into an embedding
-can be invented: any whole number below its size is one. What has no node (a cache object, a DTensor, a
-function) cannot be made again: the recipe is refused.
+keep only their shape, type and ``scale`` (their values are seeded); others (masks, positions, token ids)
+cannot be invented, their content is kept (``fixed``) and has to be the same on all peers. Indices into an
+embedding can be invented: any whole number below its size is one. What has no node (a cache object, a
+DTensor, a function) cannot be made again: the recipe is refused.
 
 ``halved`` is the same call on the first half of the batch. A replay runs twice, so half of the work keeps its
 cost at what SCOUT §3 reckons, V/(I·N) of a step, without leaving the self-check out.
@@ -19,12 +19,18 @@ from typing import Any, Final
 
 import torch
 
+from scoutd.shim.replay import scale
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.seeds import Source
 from scoutd.shim.signature import signature
 
 Node = Any
 """[tag, ...]: T tensor, L list, U tuple, D dictionary, N number, text or None, F float, Y dtype, X device."""
+
+_SCALE: Final = 7
+"""Where a tensor's node has its scale: the last of its parts."""
+
+_PARTS: Final = 8
 
 AUTOCAST_DEVICES: Final = ("cpu", "cuda")
 MAX_FIXED_BYTES: Final = 16 << 20
@@ -51,6 +57,12 @@ class Call:
     @property
     def fixed_bytes(self) -> int:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.fixed.values())
+
+    def bare(self) -> Call:
+        """The call as a peer with other data may know it, too: no content is in it, and no scale."""
+        nodes = json.loads(self.form)
+        _visit(nodes[:2], lambda node: node.__setitem__(_SCALE, None))
+        return Call(json.dumps(nodes, separators=(",", ":")))
 
 
 def learn(
@@ -126,7 +138,8 @@ class _Scribe:
             if content not in self._fixed:
                 self._fixed[content] = tensor.detach().to("cpu", copy=True).contiguous()
         channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and _is_channels_last(tensor)
-        return ["T", _plain(dtype), shape, bool(tensor.requires_grad), content, below, channels_last]
+        size = scale.written(scale.measured(tensor)) if seeded else None
+        return ["T", _plain(dtype), shape, bool(tensor.requires_grad), content, below, channels_last, size]
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:
@@ -180,7 +193,7 @@ def make(call: Call, source: Source, device: torch.device) -> Arguments:
 
 
 def _tensor(node: Node, number: int, call: Call, source: Source, device: torch.device) -> torch.Tensor:
-    _, name, shape, grad, content, below, channels_last = node
+    _, name, shape, grad, content, below, channels_last, size = node
     dtype: torch.dtype = getattr(torch, name)
     if content:
         kept = call.fixed.get(content)
@@ -190,7 +203,7 @@ def _tensor(node: Node, number: int, call: Call, source: Source, device: torch.d
     elif below:
         tensor = source.indices(f"input {number}", shape, below, dtype, device)
     else:
-        tensor = source.floats(f"input {number}", shape, dtype, device)
+        tensor = source.floats(f"input {number}", shape, dtype, device, scale.read(size))
     if channels_last:
         tensor = tensor.contiguous(memory_format=torch.channels_last)
     return tensor.requires_grad_(grad)
@@ -219,7 +232,7 @@ def halved(call: Call) -> Call | None:
 def _visit(node: Node, see: Any) -> None:
     """``see`` has seen every tensor's node."""
     if isinstance(node, list):
-        if len(node) == 7 and node[0] == "T":
+        if len(node) == _PARTS and node[0] == "T":
             see(node)
             return
         for each in node:

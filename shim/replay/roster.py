@@ -4,8 +4,9 @@ A root that contains an earlier one takes its place (a model that is wrapped lat
 first, optimizers behind them as they are seen stepping; every rank of a peer group has the same order.
 
 Settling is done between two steps: by then the wrappers exist, and the peers are known. The first rank of a
-group tells its calls (``templates``). Another uses its own while that needs no content, and the first rank's
-as soon as it has come: batches whose shapes differ by rank are then replayed in one shape.
+group tells its calls (``templates``). Another uses its own while that needs no content, without scales, and
+the first rank's as soon as it has come: batches whose shapes or scales differ by rank are then replayed in
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from scoutd.proto.replay import RecipeKind, RecipeState
 from scoutd.shim.guard import Guard, Part
 from scoutd.shim.intercept import Undo
 from scoutd.shim.replay import templates
-from scoutd.shim.replay.call import Call
 from scoutd.shim.replay.catalog import recipes_of
 from scoutd.shim.replay.channel import Channel
 from scoutd.shim.replay.learning import Ear
@@ -117,7 +117,7 @@ class Roster:
             recipe.settled = True
             recipe.peers = self._peers_of(recipe)
             if recipe.learnt is not None and recipe.peers.leader != self._rank:
-                recipe.learn(Call(recipe.learnt.form))
+                recipe.learn(recipe.learnt.bare())
         for peers in {recipe.peers for recipe in fresh if recipe.peers is not None}:
             self._tell(peers, [recipe for recipe in fresh if recipe.peers == peers])
         return fresh
