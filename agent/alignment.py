@@ -102,12 +102,18 @@ def reference(snapshot: Snapshot, group: int) -> dict[int, int]:
     facts = snapshot.groups.get(group)
     if facts is None or facts.members is None:
         return {}
+    histories = (view.history.by_sequence() for view in facts.views.values() if view.history)
+    return majority(histories, len(facts.members))
+
+
+def majority(streams: Iterable[Stream], size: int) -> dict[int, int]:
+    """What more than half of ``size`` members called, by sequence."""
     told: dict[int, Counter[int]] = {}
-    for view in facts.views.values():
-        for sequence, value in view.history.by_sequence().items() if view.history else ():
+    for stream in streams:
+        for sequence, value in stream.items():
             told.setdefault(sequence, Counter())[value] += 1
     common = ((sequence, counts.most_common(1)[0]) for sequence, counts in told.items())
-    return {sequence: value for sequence, (value, count) in common if 2 * count > len(facts.members)}
+    return {sequence: value for sequence, (value, count) in common if 2 * count > size}
 
 
 def by_history(snapshot: Snapshot, group: int, rank: int) -> Shift | None:

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable
 
 from scoutd.agent import recent, splits
 from scoutd.agent.attention import STACK_SHARE, Attention
+from scoutd.agent.contested import ContestedWatch
 from scoutd.agent.deaths import Kind, deaths
 from scoutd.agent.events import (
     CaptureStack,
@@ -65,6 +66,7 @@ class Core:
         self._settings = settings
         self._ledger = Ledger(settings.history)
         self.replays = ReplayWatch(settings)
+        self._contested = ContestedWatch(settings.history)
         self._reports: dict[str, tuple[NodeReport, int]] = {}
         self._local = ""
         self._own: tuple[NodeReport, int] | None = None
@@ -93,10 +95,8 @@ class Core:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        replayed = self.replays.verdicts
-        if not replayed:
-            return self._ledger.verdicts
-        return tuple(sorted((*self._ledger.verdicts, *replayed), key=lambda v: v.opened_ns))
+        all_of_them = (*self._ledger.verdicts, *self.replays.verdicts, *self._contested.verdicts)
+        return tuple(sorted(all_of_them, key=lambda v: v.opened_ns))
 
     def moment(self, verdict_id: str) -> Moment | None:
         """What one of the newest verdicts was decided on; None for older ones and unknown ids."""
@@ -140,13 +140,14 @@ class Core:
                 effects += self._tick(now_ns, final=True)
                 effects += [Report(v) for v in self._ledger.restart(report.generation, now_ns)]
                 effects += [Report(v) for v in self.replays.restart(report.generation, now_ns)]
+                effects += [Report(v) for v in self._contested.restart(report.generation, now_ns)]
             self._reset(report)
         self._local = report.node
         self._own = (report, now_ns)
         self.replays.take(report, now_ns)
         if not self._published:
             self._reports[report.node] = self._own
-        return effects
+        return effects + [Report(v) for v in self._contested.take(report, now_ns)]
 
     def _take_evidence(self, evidence: Evidence, now_ns: int) -> list[Effect]:
         """The replicated map replaces everything; reports of other generations are fenced off.
@@ -258,7 +259,8 @@ class Core:
 
         A finding that names a rank waits ``round_s`` at most for stale nodes. One that names nobody waits up
         to four times as long, until every node in reach has been heard of since: whom the missing evidence
-        would name is not known yet. So does one without a majority. Other findings are another round.
+        would name is not known yet. So does one without a majority. Other findings are another round. An
+        agent that is late waits longer: what is missing is on its way.
         """
         faults = [f for f in diagnosis.findings if f.hold is None]
         if not faults:

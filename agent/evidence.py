@@ -170,6 +170,20 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True)
+class Contested:
+    """A (group, sequence) at which ranks of this node called different things, though nobody waits there:
+    what each of them called, and its newest collectives then. ``members`` is None where nobody knows them.
+    Told by a node about itself; not exchanged between agents."""
+
+    group: int
+    sequence: int
+    name: str
+    members: Members | None
+    calls: tuple[tuple[int, Call], ...]
+    histories: tuple[tuple[int, Fingerprints], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DeathNote:
     """An exception that ended a thread or the process; ``source`` EXCEPTION, THREAD or WATCHDOG."""
 
@@ -271,3 +285,4 @@ class NodeReport:
     version: int
     world_size: int
     ranks: tuple[RankReport, ...] = field(default_factory=tuple)
+    contested: tuple[Contested, ...] = ()

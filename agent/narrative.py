@@ -134,7 +134,12 @@ def waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
 
 def nodes_text(snapshot: Snapshot, ranks: Iterable[int]) -> str:
     """ " on a, b", or nothing where the nodes are unknown."""
-    nodes = sorted({snapshot.nodes.get(r, "") for r in ranks} - {""})
+    return nodes_of(snapshot.nodes.get(r, "") for r in ranks)
+
+
+def nodes_of(names: Iterable[str]) -> str:
+    """ " on a, b", or nothing for names that are empty."""
+    nodes = sorted(set(names) - {""})
     return f" on {', '.join(nodes[:4])}{' …' if len(nodes) > 4 else ''}" if nodes else ""
 
 

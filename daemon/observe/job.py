@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scoutd.agent.evidence import ProcessStatus, RankReport
+from scoutd.agent.evidence import Contested, ProcessStatus, RankReport
+from scoutd.daemon.observe.meetings import Meetings
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.rank import ObservedRank
 from scoutd.daemon.observe.reader import RankFile
@@ -65,6 +66,7 @@ class ObservedJob:
         self._foreign: dict[int, int] = {}
         self._bad: dict[int, str] = {}
         self._someone_gone = False
+        self._meetings: Final = Meetings()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -125,6 +127,14 @@ class ObservedJob:
         if self._someone_gone and not whole:
             return self.reports(now_ns)
         return reports
+
+    def contested(self, reports: list[RankReport], now_ns: int) -> tuple[Contested, ...]:
+        """Places at which the ranks of these reports called different things."""
+        try:
+            self._meetings.look(self.ranks, reports, now_ns)
+        except UNBELIEVABLE:
+            pass  # the rank's own report says so in the next pass
+        return self._meetings.contested
 
     def announce(self, now_ns: int, interval_ns: int, address: str) -> None:
         for rank, found in self.ranks.items():

@@ -171,6 +171,7 @@ class Observer:
             version=self._version,
             world_size=job.world_size,
             ranks=ranks,
+            contested=job.contested(reports, now),
         )
         return JobObservation(
             job.place.job,

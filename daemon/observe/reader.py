@@ -94,11 +94,15 @@ class RankFile:
             self._read([self.recorder, self.pending])
             self._read([self.history], slots=self._span() * shm.HISTORY_DEPTH)
         if whole or self._passes % GROUPS_EVERY == 0:
-            self._read([self.calls])
+            self.read_calls()
         if whole:
             self._read([self.notes])
         self.replay.refresh(whole)
         self._passes += 1
+
+    def read_calls(self) -> None:
+        """The table of calls says what the file says now."""
+        self._read([self.calls])
 
     def lock_holder(self) -> int | None:
         """The pid that holds the writer's lock, as this PID namespace sees it (0: in another one).

@@ -181,7 +181,7 @@ def _group(
         name=group.name,
         description=group.description,
         backend=group.backend,
-        members=_members(group),
+        members=members_of(group),
         enqueued=enqueued,
         retired=retired,
         as_of_age_ns=as_of_age,
@@ -208,7 +208,8 @@ def history(told: Mapping[int, int], enqueued: int) -> Fingerprints | None:
     return Fingerprints(last, values) if last else None
 
 
-def _members(group: shm.Group) -> Members | None:
+def members_of(group: shm.Group) -> Members | None:
+    """None where they did not fit into the file, or make no sense."""
     members = Members(group.runs)
     whole = not group.truncated and len(members) == group.size <= MAX_MEMBERS
     return members if whole else None
