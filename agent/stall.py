@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from scoutd.agent import device, mismatch, missing, node_loss, order, program, silence
+from scoutd.agent import device, making, mismatch, missing, node_loss, order, program, silence, storewait
 from scoutd.agent.consensus import exact
 from scoutd.agent.evidence import Phase, ProcessStatus
 from scoutd.agent.finding import Finding
@@ -50,6 +50,8 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return [node_loss.minority(snapshot, graph)], ()
     if stopped := [r for r in snapshot.ranks if _stopped(snapshot, r)]:
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
+    if (skipped := making.find(snapshot, graph)) is not None:
+        return [making.finding(snapshot, graph, skipped)], ()
     disagreement = mismatch.find(snapshot)
     if disagreement is not None and set(disagreement.calls) & set(silent):
         found = [program.mismatch_finding(snapshot, graph, disagreement)]
@@ -69,6 +71,9 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
         return [node_loss.finding(snapshot, graph, awaited)], ()
     if stuck and not any(place.unknown for place in graph.places.values()):
         return _stuck_findings(snapshot, graph, stuck), ()
+    if not graph.undecided and (late := storewait.find(snapshot, graph)) is not None:
+        found_late = storewait.finding(snapshot, graph, late, settings)
+        return [found_late] if found_late is not None else [], ()
     if graph.blocked or graph.undecided or graph.excused & set(silent):
         return [unresolved(snapshot, graph, silent, timeout)], graph.undecided
     return nobody_waits(snapshot, silent, settings), ()

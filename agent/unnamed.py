@@ -52,7 +52,8 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int], timeout_
         why = f"without a stack nobody can tell whether {ranks_text(graph.undecided)} waits or hangs"
     elif graph.excused:
         cause = Cause.STORE_WAIT
-        why = f"{ranks_text(sorted(graph.excused))} waits for a key of the store"
+        wait = "waits" if len(graph.excused) == 1 else "wait"
+        why = f"{ranks_text(sorted(graph.excused))} {wait} for a key of the store"
     else:
         why = f"{ranks_text(sorted(graph.blocked))} wait, and nobody is late"
     suspects = tuple(unknown or graph.undecided or sorted(graph.excused or graph.blocked))
