@@ -44,7 +44,7 @@ class Party:
         self._published: Hashable = None
         self._published_ns = 0
         self._told_replays: Hashable = ()
-        self._disputes: Final = Disputes()
+        self._disputes = Disputes()
         self._sharing = False
         self._last: NodeReport | None = None
         self._observed_ns = 0
@@ -81,6 +81,7 @@ class Party:
         """The job began a new generation: what was exchanged before it is no evidence any more. The core
         notices by itself, from this node's own reports."""
         self.exchange = exchange
+        self._disputes = Disputes()
         self._published = None
         self._sharing = False
         self._told = (-1, 0, frozenset())
@@ -94,7 +95,8 @@ class Party:
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
         if self.exchange.peers:
-            self._disputes.look(report, self.exchange.tallies, self.core.replays)
+            alarmed = self.exchange.alarmed(now_ns)
+            self._disputes.look(report, self.exchange.tallies, self.core.replays, alarmed, now_ns)
             if self._disputes.rounds:
                 self.exchange.alarm(now_ns)
             if self.exchange.alarmed(now_ns):
@@ -104,7 +106,7 @@ class Party:
     def _publish(self, report: NodeReport, now_ns: int) -> None:
         """The report is published if it says something new. Under a dispute alone ranks go on training: their
         progress is no news then, and is told once a second."""
-        words = self._disputes.words(rounded(report), self.core.replays)
+        words = self._disputes.words(rounded(report))
         said = content(words, int(self._settings.heartbeat_limit_s * NS_PER_S))
         told = tuple(rank.replays for rank in words.ranks)
         calm = not self.core.suspicious and told == self._told_replays
@@ -122,7 +124,9 @@ class Party:
         if self.exchange.peers and self.exchange.alarmed(now_ns):
             self._sharing = True
             if self._worth_telling(now_ns):
-                effects += self.core.step(self._evidence(now_ns), now_ns)
+                evidence = self._evidence(now_ns)
+                self._disputes.hear((each for each, _ in evidence.reports), self.core.replays, now_ns)
+                effects += self.core.step(evidence, now_ns)
         elif self._sharing:
             # What peers said then is no evidence now: their ranks move on unreported, and so do mine.
             self._sharing = False

@@ -47,8 +47,16 @@ class ReplayLedger:
     @property
     def blamed(self) -> frozenset[int]:
         """Ranks that verdicts name now for what they computed."""
-        wrong = (i for i in self._cases if self._verdicts[i].symptom is Symptom.SDC)
-        return frozenset[int]().union(*(self._cases[i].ranks for i in wrong))
+        return self._named(Symptom.SDC)
+
+    @property
+    def slow(self) -> frozenset[int]:
+        """Ranks that verdicts name now for their times."""
+        return self._named(Symptom.STRAGGLER)
+
+    def _named(self, symptom: Symptom) -> frozenset[int]:
+        about = (case.ranks for i, case in self._cases.items() if self._verdicts[i].symptom is symptom)
+        return frozenset[int]().union(*about)
 
     def take(self, finding: Finding, job: str, generation: int, now_ns: int) -> list[Verdict]:
         """The states to report: of a new verdict, or of one that this finding says more about."""
@@ -72,6 +80,13 @@ class ReplayLedger:
         self._cases[identity] = _Case(frozenset(finding.ranks))
         opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
         return [*reports, opened, self._keep(made)]
+
+    def soil(self, ranks: frozenset[int]) -> None:
+        """These ranks, named for their times, were slow again: rounds in which they were not, before that, do
+        not count."""
+        for identity, case in self._cases.items():
+            if case.ranks & ranks and self._verdicts[identity].symptom is Symptom.STRAGGLER:
+                case.clean = 0
 
     def clean(self, ranks: Iterable[int], rounds: int, now_ns: int) -> list[Verdict]:
         """These ranks were not slow in one more round; stragglers resolve after ``rounds`` of them."""

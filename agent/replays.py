@@ -4,6 +4,9 @@ A round is opened by the first result that carries its key. It closes when all m
 told theirs, or at a deadline: what is missing then stays missing and is never agreement. A closed round stays
 closed, so that every agent judges it once; results that come later are ignored.
 
+A round that was closed because all agree is opened *again* when somebody looks slow in it, for its times
+alone; then all results come anew.
+
 Reports repeat the newest results of a rank. Looking at one again costs a look into a set.
 """
 
@@ -27,11 +30,18 @@ MOST_NAMES: Final = 1024
 
 @dataclass
 class _Open:
-    """``began_ns``: when the first result was made, on the local clock."""
+    """``began_ns``: when the first result was made, on the local clock; ``since_ns``: when it was opened
+    again, None where it was not. ``asked``: its results are wanted, even if all agree."""
 
     began_ns: int
     peers: int = 0
     results: dict[int, ReplayResult] = field(default_factory=dict)
+    since_ns: int | None = None
+    asked: bool = False
+
+    def due(self, now_ns: int, deadline_ns: int) -> bool:
+        since = self.began_ns if self.since_ns is None else self.since_ns
+        return (self.peers > 0 and len(self.results) >= self.peers) or now_ns - since >= deadline_ns
 
 
 class Rounds:
@@ -73,17 +83,19 @@ class Rounds:
         return at in self._closed
 
     def settle(self, at: RoundKey) -> bool:
-        """All peers are known to agree: the round is closed without their results. False if it was."""
-        if at in self._closed:
+        """All peers are known to agree: the round is closed without their results. False if it was before, or
+        its results are wanted."""
+        if at in self._closed or self._open.setdefault(at, _Open(0)).asked:
             return False
-        self._open.setdefault(at, _Open(0))
         self._close(at)
         return True
 
-    def results(self, at: RoundKey) -> dict[int, ReplayResult]:
-        """What has come so far of an open round."""
-        known = self._open.get(at)
-        return known.results if known is not None else {}
+    def ask(self, at: RoundKey, now_ns: int) -> None:
+        """The round is open until its results are here, again if it was closed."""
+        if at in self._closed:
+            del self._closed[at]
+            self._open[at] = _Open(now_ns, since_ns=now_ns)
+        self._open.setdefault(at, _Open(now_ns)).asked = True
 
     def _begin(self, at: RoundKey, began_ns: int) -> _Open:
         if len(self._open) >= MOST_OPEN:
@@ -103,16 +115,18 @@ class Rounds:
 
     def due(self, now_ns: int, deadline_ns: int) -> list[Round]:
         """Rounds that are complete or older than ``deadline_ns``, oldest key first; this closes them."""
-        ready = [
-            (at, known)
-            for at, known in self._open.items()
-            if (known.peers and len(known.results) >= known.peers) or now_ns - known.began_ns >= deadline_ns
-        ]
+        ready = [(at, known) for at, known in self._open.items() if known.due(now_ns, deadline_ns)]
         ready.sort(key=lambda each: (each[0].key, each[0]))
         for at, _ in ready:
             self._close(at)
         return [
-            Round(at, max(known.peers, len(known.results)), known.results, now_ns - known.began_ns)
+            Round(
+                at,
+                max(known.peers, len(known.results)),
+                known.results,
+                now_ns - known.began_ns,
+                known.since_ns is not None,
+            )
             for at, known in ready
         ]
 

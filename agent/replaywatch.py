@@ -4,6 +4,9 @@ Every report is looked through for new results. A round that closed is judged: e
 (``sdc``), statistically for its times (``straggler``). Recipes that prove nothing are set aside for the rest
 of the generation and listed with the reason.
 
+Of a round whose results are on several nodes only tallies are heard here. Where all agree it is judged by
+them; where somebody looks slow by its sketches it is wanted again, in full (``slowness``).
+
 A recipe in which more than half of the ranks disagreed with themselves, each in some round, is not
 deterministic either, however seldom it shows.
 """
@@ -22,7 +25,10 @@ from scoutd.agent.replayledger import ReplayLedger
 from scoutd.agent.replays import Rounds
 from scoutd.agent.sdc import Judgement, Round, judge
 from scoutd.agent.settings import NS_PER_S, Settings
+from scoutd.agent.slowness import HOLD_NS, Slowness
+from scoutd.agent.straggler import Judgement as Pace
 from scoutd.agent.straggler import Stragglers
+from scoutd.agent.tally import Tally as Told
 from scoutd.agent.verdict import Verdict
 
 MOST_ASIDE: Final = 256
@@ -51,6 +57,8 @@ class ReplayWatch:
         self._ledger: Final = ReplayLedger(settings.history)
         self._restless: Final[dict[int, set[int]]] = {}
         self._stragglers: Final = Stragglers()
+        self._slowness: Final = Slowness()
+        self._heard: list[RoundKey] = []
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -69,6 +77,8 @@ class ReplayWatch:
         self.aside.clear()
         self._restless.clear()
         self._stragglers.clear()
+        self._slowness.clear()
+        self._heard.clear()
         return self._ledger.restart(generation, now_ns)
 
     def tick(
@@ -82,25 +92,44 @@ class ReplayWatch:
         """Verdicts that change by rounds which closed since the last tick; ``final``: all rounds close."""
         deadline_ns = 0 if final else int(self._settings.replay_round_s * NS_PER_S)
         due = self.rounds.due(now_ns, deadline_ns)
-        if not due:
-            return []
+        changed = self._judge_heard(now_ns) if self._heard else []
+        if not due and not self.wanted:
+            return changed
         places = {r.rank: (each.node, r.pid, r.device) for each in reports for r in each.ranks}
-        changed: list[Verdict] = []
         for round_ in due:
-            if round_.at.recipe not in self.aside:
+            if not round_.again and round_.at.recipe not in self.aside:
                 changed += self._judge(round_, places, job, generation, now_ns)
             changed += self._judge_times(round_, places, job, generation, now_ns)
-        return changed
+        return changed + self._judge_suspects(places, job, generation, now_ns, final)
 
     @property
     def blamed(self) -> frozenset[int]:
         """Ranks that are known to compute wrongly."""
         return self._ledger.blamed
 
-    def agree(self, at: RoundKey) -> None:
-        """All peers, on all nodes, are known to agree in this round."""
-        if self.rounds.settle(at):
+    @property
+    def wanted(self) -> tuple[RoundKey, ...]:
+        """Rounds in which somebody looks slow: all agents shall tell their times."""
+        return self._slowness.wanted
+
+    def hear(self, told: Told, now_ns: int) -> None:
+        """Everybody, on all nodes, has spoken of this round. If all agree it is closed by that; if the same
+        rank looks slow again, the last rounds are opened again, for their times."""
+        if told.agreed and self.rounds.settle(told.at) and told.recipe not in self.aside:
             self.tally.agreed += 1
+        if not self._slowness.take(told):
+            return
+        self._heard.append(told.at)
+        if self._slowness.slow(told.at) - self._ledger.slow:
+            self._ask(self._slowness.suspect(told.at), now_ns)
+
+    def join(self, told: Iterable[RoundKey], now_ns: int) -> None:
+        """Other agents tell these rounds: they may suspect somebody who is not suspected here."""
+        self._ask(self._slowness.join(told, now_ns), now_ns)
+
+    def _ask(self, rounds: Iterable[RoundKey], now_ns: int) -> None:
+        for at in rounds:
+            self.rounds.ask(at, now_ns)
 
     def aside_names(self) -> list[tuple[str, str]]:
         """Recipes that are set aside, each with the reason."""
@@ -131,15 +160,49 @@ class ReplayWatch:
     def _judge_times(
         self, round_: Round, places: dict[int, Place], job: str, generation: int, now_ns: int
     ) -> list[Verdict]:
+        if self._slowness.hand(round_, now_ns) or round_.again:
+            return []
         judgement = straggling.judge(self._stragglers, round_)
         if judgement is None:
             return []
-        changed: list[Verdict] = []
-        if judgement.confirmed:
-            recipe = self.rounds.names.get(round_.at.recipe)
-            found = straggling.finding(judgement, round_, recipe, places)
-            changed += self._ledger.take(found, job, generation, now_ns)
+        changed = self._name_slow(judgement, round_, places, job, generation, now_ns)
         return changed + self._ledger.clean(straggling.healthy(judgement, round_), CLEAN_ROUNDS, now_ns)
+
+    def _judge_suspects(
+        self, places: dict[int, Place], job: str, generation: int, now_ns: int, final: bool
+    ) -> list[Verdict]:
+        """Suspicions of which all results are here; about ranks that are named already they say nothing."""
+        changed: list[Verdict] = []
+        while rounds := self._slowness.due(now_ns, 0 if final else HOLD_NS):
+            judgement = self._stragglers.judge([straggling.times(each) for each in rounds])
+            if set(judgement.confirmed) - self._ledger.slow:
+                changed += self._name_slow(judgement, rounds[-1], places, job, generation, now_ns)
+            self._slowness.settle(rounds[-1].at, bool(judgement.confirmed))
+        return changed
+
+    def _name_slow(
+        self,
+        judgement: Pace,
+        round_: Round,
+        places: dict[int, Place],
+        job: str,
+        generation: int,
+        now_ns: int,
+    ) -> list[Verdict]:
+        if not judgement.confirmed:
+            return []
+        found = straggling.finding(judgement, round_, self.rounds.names.get(round_.at.recipe), places)
+        return self._ledger.take(found, job, generation, now_ns)
+
+    def _judge_heard(self, now_ns: int) -> list[Verdict]:
+        """Ranks that were named for their times are still slow, or are quick, by the sketches."""
+        heard, self._heard = self._heard, []
+        changed: list[Verdict] = []
+        for at in heard:
+            named = self._ledger.slow
+            self._ledger.soil(self._slowness.slow(at) & named)
+            changed += self._ledger.clean(self._slowness.quick(at, named), CLEAN_ROUNDS, now_ns)
+        return changed
 
     def _count(self, judgement: Judgement) -> None:
         if judgement.agreed:

@@ -45,12 +45,13 @@ WORDS: Final[Mapping[Part, str]] = {
 @dataclass(frozen=True, slots=True)
 class Round:
     """The results of one round. ``peers`` is the size of the group; whoever is not in ``results`` is missing.
-    ``age_ns``: since its first result."""
+    ``age_ns``: since its first result. ``again``: it was closed before, and is about times only now."""
 
     at: RoundKey
     peers: int
     results: Mapping[int, ReplayResult]
     age_ns: int = 0
+    again: bool = False
 
     @property
     def complete(self) -> bool:

@@ -10,7 +10,9 @@ where the noise is what the *others* differ among themselves, relative to their 
 rounds. The candidate is left out because in small groups it would spoil the scale it is measured with.
 
 κ is 2.5 here and not C3's 3.5: three times in a row beyond 2.5 σ is, for normal noise, rarer than once beyond
-6 σ, and groups of three keep their sight (0.3 % of 1.2× stragglers missed at 2 % jitter, 3 % with 3.5). The
+5 σ, and groups of three keep their sight (0.3 % of 1.2× stragglers missed at 2 % jitter, 3 % with 3.5). Of
+many members one is unlucky more often: κ grows with their number, so that a group of any size is as seldom
+wrong as one of eight, in two checks of a million. It is 2.7 for 64, 3.0 for 512, 3.5 for 100,000. The
 relative floor, 10 %, lies half-way to the smallest slowdown that must be seen. The absolute one, 0.2 ms, is
 what a host adds to a short module by being scheduled; a 5 ms module is slow from there on at 4 %.
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,13 +37,23 @@ FLOORS: Final = Floors(relative=0.10, absolute=0.0002)
 """Seconds. Why these: see above."""
 
 
+FEW: Final = 8
+KAPPA_GROWTH: Final = 0.075
+"""Per doubling of the members; fitted to the normal distribution, within 0.05 from 8 to 100,000."""
+
+
 @dataclass(frozen=True, slots=True)
 class StragglerSettings:
-    """``rounds``: how many in succession confirm. ``floors``: relative, and absolute in seconds."""
+    """``rounds``: how many in succession confirm. ``kappa``: for up to eight members. ``floors``: relative,
+    and absolute in seconds."""
 
     rounds: int = 3
     kappa: float = 2.5
     floors: Floors = FLOORS
+
+    def kappa_of(self, members: int) -> float:
+        """N · Q(κ)³ stays what it is for eight: in the range of use that is a line in log N."""
+        return self.kappa + KAPPA_GROWTH * math.log2(max(1.0, members / FEW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ class Stragglers:
         """
         members = tuple(sorted(times))
         single = statistical([times[rank] for rank in members], floors=self._settings.floors)
-        known = {rank: time for rank in members if (time := times[rank]) is not None and _valid(time)}
+        known = _known(times)
         if len(known) < SMALLEST_GROUP or 2 * len(known) <= len(members):
             return Judgement(single, (), (), f"too few: {len(known)} of {len(members)} have a time")
         window = self._window((recipe, members))
@@ -85,6 +97,16 @@ class Stragglers:
         if len(window) < self._settings.rounds:
             return Judgement(single, (), (), f"round {len(window)} of {self._settings.rounds}")
         return self._decide(single, members, list(window))
+
+    def judge(self, rounds: Sequence[Times]) -> Judgement:
+        """The judgement of these successive rounds, the newest last; nothing is remembered."""
+        members = tuple(sorted(rounds[-1]))
+        single = statistical([rounds[-1][rank] for rank in members], floors=self._settings.floors)
+        window = [_known(times) for times in rounds]
+        fewest = min(map(len, window))
+        if fewest < SMALLEST_GROUP or 2 * fewest <= len(members) or len(rounds) < self._settings.rounds:
+            return Judgement(single, (), (), f"too few: {fewest} of {len(members)} in {len(rounds)} rounds")
+        return self._decide(single, members, window)
 
     def clear(self) -> None:
         """Nothing is remembered: the job was restarted."""
@@ -98,44 +120,52 @@ class Stragglers:
         return window
 
     def _decide(self, single: Consensus, members: tuple[int, ...], window: list[Known]) -> Judgement:
-        slow = [rank for rank in members if self._slow(rank, window)]
+        kappa = self._settings.kappa_of(len(members))
+        slow = [rank for rank in members if self._slow(rank, window, kappa)]
         if not slow:
             return Judgement(single, (), (), "nobody is slow in every round")
         if 2 * (len(window[-1]) - len(slow)) <= len(members):
             return Judgement(single, (), (), "no strict majority")
         return Judgement(single, tuple(slow), tuple(_factor(rank, window) for rank in slow))
 
-    def _slow(self, rank: int, window: list[Known]) -> bool:
-        """Whether the rank exceeds floors and noise in every round. The floors are tried first: in a healthy
-        group hardly anybody passes them, and the noise is costly."""
+    def _slow(self, rank: int, window: list[Known], kappa: float) -> bool:
         if any(rank not in known for known in window):
             return False
-        centres = [median(_others(rank, known)) for known in window]
-        excess = [known[rank] - centre for known, centre in zip(window, centres, strict=True)]
-        floors = self._settings.floors
-        if any(over <= floors.at(centre) for over, centre in zip(excess, centres, strict=True)):
-            return False
-        least = min(over / centre for over, centre in zip(excess, centres, strict=True))
-        return least > self._settings.kappa * _noise(rank, window)
+        own = [known[rank] for known in window]
+        return exceeds(own, [_others(rank, known) for known in window], kappa, self._settings.floors)
 
 
-def _noise(rank: int, window: list[Known]) -> float:
-    """The standard deviation of the others' relative times, by the median of their deviations.
+def exceeds(own: Sequence[float], others: Sequence[list[float]], kappa: float, floors: Floors) -> bool:
+    """Whether in every round the own time exceeds that of the others by more than floors and noise. The
+    floors are tried first: in a healthy group hardly anybody passes them, and the noise is costly."""
+    centres = [median(times) for times in others]
+    excess = [time - centre for time, centre in zip(own, centres, strict=True)]
+    if any(over <= floors.at(centre) for over, centre in zip(excess, centres, strict=True)):
+        return False
+    least = min(over / centre for over, centre in zip(excess, centres, strict=True))
+    return least > kappa * noise(others)
+
+
+def noise(rounds: Sequence[list[float]]) -> float:
+    """The standard deviation of relative times, pooled over rounds, by the median of their deviations.
 
     Of an odd number the one that is the median has none and says nothing; of an even number all are measured
     from a centre that is made of two of them, which takes 1 − 1/n of the variance.
     """
     pooled: list[float] = []
-    for known in window:
-        others = _others(rank, known)
-        centre = median(others)
-        deviations = sorted(abs(time / centre - 1) for time in others)
-        if len(others) % 2:
+    for times in rounds:
+        centre = median(times)
+        deviations = sorted(abs(time / centre - 1) for time in times)
+        if len(times) % 2:
             pooled += deviations[1:]
         else:
-            unbiased = math.sqrt(len(others) / (len(others) - 1))
+            unbiased = math.sqrt(len(times) / (len(times) - 1))
             pooled += [deviation * unbiased for deviation in deviations]
     return MAD_TO_SIGMA * median(pooled)
+
+
+def _known(times: Times) -> Known:
+    return {rank: time for rank, time in sorted(times.items()) if time is not None and _valid(time)}
 
 
 def _others(rank: int, known: Known) -> list[float]:

@@ -33,8 +33,12 @@ def judge(stragglers: Stragglers, round_: Round) -> Judgement | None:
     """What this round adds; None where results are missing."""
     if not round_.complete:
         return None
-    times = {rank: result.module_ns / NS_PER_S for rank, result in round_.results.items()}
-    return stragglers.observe((round_.at.recipe, round_.at.group), times)
+    return stragglers.observe((round_.at.recipe, round_.at.group), times(round_))
+
+
+def times(round_: Round) -> dict[int, float | None]:
+    """Rank → seconds."""
+    return {rank: result.module_ns / NS_PER_S for rank, result in round_.results.items()}
 
 
 def healthy(judgement: Judgement, round_: Round) -> tuple[int, ...]:

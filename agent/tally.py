@@ -2,8 +2,9 @@
 
 While all is well the results of a round stay on their node; what travels is a *tally*: per round the values
 that were seen, each with the ranks that have it, as runs. Ranks that agree are one run however many they are,
-so a round of a large job costs about forty bytes, and probes carry the newest ones along. Tallies merge by
-union: order, duplicates and loss are harmless, and every agent ends with the same.
+so a round of a large job costs about forty bytes, and probes carry the newest ones along. How long the ranks
+took goes with it as a sketch (``timesketch``), at most as much again. Tallies merge by union: order,
+duplicates and loss are harmless, and every agent ends with the same.
 
 A tally in which all members are in one camp is agreement of the whole group. One with two camps, or with a
 flaw (a rank that disagrees with itself, or a value that is not finite), is a *dispute*: then the reports
@@ -18,14 +19,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from scoutd.agent import timesketch
 from scoutd.agent.replay import ReplayResult, RoundKey
+from scoutd.agent.timesketch import Times
 
 Runs = tuple[tuple[int, int], ...]
 """Ranks as (first, count), in order, apart from each other."""
 
 MOST_ROUNDS: Final = 256
-MOST_TOLD: Final = 4
-"""Rounds in one message, the newest first: some 160 bytes."""
+MOST_TOLD: Final = 16
+"""Rounds in one message, the newest first: 1.4 kB where a job replays several recipes a second. One that
+keeps to the usual cadence has a round to tell now and then."""
 
 FLAW: Final = 1
 """The lowest bit of a value: something in it is flawed."""
@@ -37,7 +41,8 @@ class Camp(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is known of one round. ``peers``: size of the group, 0 where nobody has told yet."""
+    """What is known of one round. ``peers``: size of the group, 0 where nobody has told yet. ``times``: a
+    sketch of how long the ranks took, empty where it is not known."""
 
     group: int
     recipe: int
@@ -45,6 +50,7 @@ class Tally(NamedTuple):
     scheme: int
     peers: int
     camps: tuple[Camp, ...]
+    times: Times = ()
 
     @property
     def at(self) -> RoundKey:
@@ -55,9 +61,14 @@ class Tally(NamedTuple):
         return len(self.camps) > 1 or any(camp.value & FLAW for camp in self.camps)
 
     @property
+    def complete(self) -> bool:
+        """Everybody spoke."""
+        return self.peers > 1 and sum(count(camp.runs) for camp in self.camps) >= self.peers
+
+    @property
     def agreed(self) -> bool:
         """Everybody spoke, and all say the same."""
-        return self.peers > 1 and not self.disputed and count(self.camps[0].runs) >= self.peers
+        return self.complete and not self.disputed
 
     def minority(self) -> Runs:
         """Ranks outside of the largest camp, and those that are flawed."""
@@ -72,6 +83,11 @@ def value_of(result: ReplayResult) -> int:
     data = b"".join(word.to_bytes(9, "little") for word in words)
     value = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     return value | FLAW if result.differing or result.nonfinite else value & ~FLAW
+
+
+def salt_of(at: RoundKey) -> int:
+    """What chooses the random ranks in the sketch of this round."""
+    return at.key ^ at.recipe ^ at.group
 
 
 def count(runs: Runs) -> int:
@@ -94,6 +110,7 @@ def union(a: Runs, b: Runs) -> Runs:
 class _Count:
     peers: int = 0
     camps: dict[int, Runs] = field(default_factory=dict)
+    times: Times = ()
     tellings: int = 0
 
     def add(self, value: int, runs: Runs) -> bool:
@@ -101,6 +118,12 @@ class _Count:
         known = self.camps.get(value, ())
         self.camps[value] = union(known, runs)
         return self.camps[value] != known
+
+    def time(self, salt: int, times: Times) -> bool:
+        """Whether that is news."""
+        known = self.times
+        self.times = timesketch.merged(salt, (*known, *times)) if times else known
+        return self.times != known
 
 
 class Tallies:
@@ -113,21 +136,26 @@ class Tallies:
         self._rounds: OrderedDict[RoundKey, _Count] = OrderedDict()
         self._mine: OrderedDict[tuple[RoundKey, int], None] = OrderedDict()
 
-    def add(self, rank: int, result: ReplayResult, peers: int) -> None:
-        """A result of this node's own; one that was added before costs a look."""
+    def add(self, rank: int, result: ReplayResult, peers: int) -> bool:
+        """A result of this node's own; False for one that was added before, which costs a look."""
         known = (result.round, rank)
         if known in self._mine:
-            return
+            return False
         self._mine[known] = None
         while len(self._mine) > 16 * MOST_ROUNDS:
             self._mine.popitem(last=False)
-        self._note(result.round, peers, value_of(result), ((rank, 1),))
+        at = result.round
+        self._note(at, peers, value_of(result), ((rank, 1),))
+        if result.module_ns > 0:
+            self._time(at, ((rank, timesketch.code_of(result.module_ns)),))
+        return True
 
     def merge(self, tallies: Iterable[Tally]) -> None:
         """What another agent knows."""
         for tally in tallies:
             for camp in tally.camps:
                 self._note(tally.at, tally.peers, camp.value, camp.runs)
+            self._time(tally.at, tally.times)
 
     def _note(self, at: RoundKey, peers: int, value: int, runs: Runs) -> None:
         found = self._rounds.get(at)
@@ -137,6 +165,13 @@ class Tallies:
                 self._rounds.popitem(last=False)
         found.peers = max(found.peers, peers)
         if found.add(value, runs):
+            found.tellings = self.tellings
+            self.news += 1
+
+    def _time(self, at: RoundKey, times: Times) -> None:
+        """Times of a round that is known."""
+        found = self._rounds.get(at)
+        if found is not None and found.time(salt_of(at), times):
             found.tellings = self.tellings
             self.news += 1
 
@@ -154,4 +189,4 @@ class Tallies:
     def _tally(self, at: RoundKey) -> Tally:
         found = self._rounds[at]
         camps = tuple(Camp(value, runs) for value, runs in sorted(found.camps.items()))
-        return Tally(at.group, at.recipe, at.key, at.scheme, found.peers, camps)
+        return Tally(at.group, at.recipe, at.key, at.scheme, found.peers, camps, found.times)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from scoutd.agent import timesketch
 from scoutd.agent.tally import Camp, Runs, Tally
+from scoutd.agent.timesketch import Times
 from scoutd.proto.v1 import peer_pb2 as pb
 
 MOST_TALLIES: Final = 16
@@ -30,17 +32,26 @@ def write_tallies(tallies: Sequence[Tally]) -> list[pb.Tally]:
                 pb.Camp(value=camp.value, runs=[n for run in camp.runs[:MOST_RUNS] for n in run])
                 for camp in tally.camps[:MOST_CAMPS]
             ],
+            times=[n for time in tally.times[: timesketch.MOST] for n in time],
         )
         for tally in tallies[:MOST_TALLIES]
     ]
 
 
 def read_tallies(messages: Sequence[pb.Tally]) -> tuple[Tally, ...]:
-    """Raises ValueError for what is too long, empty or no run of ranks."""
+    """Raises ValueError for what is too long, empty, no run of ranks or no time."""
     if len(messages) > MOST_TALLIES:
         raise ValueError(f"{len(messages)} tallies")
     return tuple(
-        Tally(each.group, each.recipe, each.key, each.scheme, each.peers, _read_camps(each.camps))
+        Tally(
+            each.group,
+            each.recipe,
+            each.key,
+            each.scheme,
+            each.peers,
+            _read_camps(each.camps),
+            _read_times(each.times),
+        )
         for each in messages
     )
 
@@ -49,6 +60,17 @@ def _read_camps(messages: Sequence[pb.Camp]) -> tuple[Camp, ...]:
     if not 0 < len(messages) <= MOST_CAMPS:
         raise ValueError(f"a tally with {len(messages)} camps")
     return tuple(Camp(each.value, _read_runs(each.runs)) for each in messages)
+
+
+def _read_times(flat: Sequence[int]) -> Times:
+    if len(flat) % 2 or len(flat) > 2 * timesketch.MOST:
+        raise ValueError("times of a tally are not a bounded list of pairs")
+    times = tuple(zip(flat[::2], flat[1::2], strict=True))
+    ranks = [rank for rank, _ in times]
+    sound = all(rank < MOST_RANKS and 0 < code <= timesketch.MOST_CODE for rank, code in times)
+    if not sound or ranks != sorted(set(ranks)):
+        raise ValueError("times of a tally are out of order, too large or none")
+    return times
 
 
 def _read_runs(flat: Sequence[int]) -> Runs:

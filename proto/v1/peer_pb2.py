@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ascoutd/proto/v1/peer.proto\x12\tscoutd.v1\"3\n\x06Sealed\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03mac\x18\x03 \x01(\x0c\"k\n\x06Header\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0c\n\x04node\x18\x04 \x01(\t\x12\x0f\n\x07session\x18\x05 \x01(\x0c\x12\x0f\n\x07\x63ounter\x18\x06 \x01(\x04\"\x1d\n\x08Greeting\x12\x11\n\tchallenge\x18\x01 \x01(\x0c\"h\n\x05Marks\x12\x0c\n\x04node\x18\x01 \x03(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x03(\t\x12\x13\n\x0bincarnation\x18\x03 \x03(\x04\x12\x0f\n\x07version\x18\x04 \x03(\x04\x12\x0c\n\x04\x62\x65\x61t\x18\x05 \x03(\x04\x12\x0c\n\x04held\x18\x06 \x03(\x04\"E\n\x05\x42lobs\x12\x1e\n\x04mark\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x0c\n\x04\x64\x61ta\x18\x02 \x03(\x0c\x12\x0e\n\x06\x61ge_ns\x18\x03 \x03(\x04\"r\n\x05Tally\x12\r\n\x05group\x18\x01 \x01(\x06\x12\x0e\n\x06recipe\x18\x02 \x01(\x06\x12\x0b\n\x03key\x18\x03 \x01(\x06\x12\x0e\n\x06scheme\x18\x04 \x01(\x04\x12\r\n\x05peers\x18\x05 \x01(\r\x12\x1e\n\x05\x63\x61mps\x18\x06 \x03(\x0b\x32\x0f.scoutd.v1.Camp\"#\n\x04\x43\x61mp\x12\r\n\x05value\x18\x01 \x01(\x06\x12\x0c\n\x04runs\x18\x02 \x03(\r\"d\n\x0cProbeRequest\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"e\n\rProbeResponse\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"-\n\x0cRelayRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"A\n\rRelayResponse\x12\x0f\n\x07reached\x18\x01 \x01(\x08\x12\x1f\n\x05marks\x18\x02 \x01(\x0b\x32\x10.scoutd.v1.Marks\"c\n\x0bSyncRequest\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"\x83\x01\n\x0cSyncResponse\x12\x1f\n\x05\x62lobs\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Blobs\x12\x0e\n\x06wanted\x18\x02 \x03(\t\x12\x1f\n\x05marks\x18\x03 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12!\n\x07tallies\x18\x04 \x03(\x0b\x32\x10.scoutd.v1.Tally\".\n\x0bPushRequest\x12\x1f\n\x05\x62lobs\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Blobs\"\x1d\n\x0cPushResponse\x12\r\n\x05taken\x18\x01 \x01(\r2\xef\x01\n\x04Peer\x12-\n\x05Hello\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12-\n\x05Probe\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12-\n\x05Relay\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12,\n\x04Sync\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12,\n\x04Push\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ascoutd/proto/v1/peer.proto\x12\tscoutd.v1\"3\n\x06Sealed\x12\x0e\n\x06header\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03mac\x18\x03 \x01(\x0c\"k\n\x06Header\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x0c\n\x04node\x18\x04 \x01(\t\x12\x0f\n\x07session\x18\x05 \x01(\x0c\x12\x0f\n\x07\x63ounter\x18\x06 \x01(\x04\"\x1d\n\x08Greeting\x12\x11\n\tchallenge\x18\x01 \x01(\x0c\"h\n\x05Marks\x12\x0c\n\x04node\x18\x01 \x03(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x03(\t\x12\x13\n\x0bincarnation\x18\x03 \x03(\x04\x12\x0f\n\x07version\x18\x04 \x03(\x04\x12\x0c\n\x04\x62\x65\x61t\x18\x05 \x03(\x04\x12\x0c\n\x04held\x18\x06 \x03(\x04\"E\n\x05\x42lobs\x12\x1e\n\x04mark\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x0c\n\x04\x64\x61ta\x18\x02 \x03(\x0c\x12\x0e\n\x06\x61ge_ns\x18\x03 \x03(\x04\"\x81\x01\n\x05Tally\x12\r\n\x05group\x18\x01 \x01(\x06\x12\x0e\n\x06recipe\x18\x02 \x01(\x06\x12\x0b\n\x03key\x18\x03 \x01(\x06\x12\x0e\n\x06scheme\x18\x04 \x01(\x04\x12\r\n\x05peers\x18\x05 \x01(\r\x12\x1e\n\x05\x63\x61mps\x18\x06 \x03(\x0b\x32\x0f.scoutd.v1.Camp\x12\r\n\x05times\x18\x07 \x03(\r\"#\n\x04\x43\x61mp\x12\r\n\x05value\x18\x01 \x01(\x06\x12\x0c\n\x04runs\x18\x02 \x03(\r\"d\n\x0cProbeRequest\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"e\n\rProbeResponse\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"-\n\x0cRelayRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"A\n\rRelayResponse\x12\x0f\n\x07reached\x18\x01 \x01(\x08\x12\x1f\n\x05marks\x18\x02 \x01(\x0b\x32\x10.scoutd.v1.Marks\"c\n\x0bSyncRequest\x12\x1f\n\x05marks\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12\x10\n\x08\x61larm_ns\x18\x02 \x01(\x04\x12!\n\x07tallies\x18\x03 \x03(\x0b\x32\x10.scoutd.v1.Tally\"\x83\x01\n\x0cSyncResponse\x12\x1f\n\x05\x62lobs\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Blobs\x12\x0e\n\x06wanted\x18\x02 \x03(\t\x12\x1f\n\x05marks\x18\x03 \x01(\x0b\x32\x10.scoutd.v1.Marks\x12!\n\x07tallies\x18\x04 \x03(\x0b\x32\x10.scoutd.v1.Tally\".\n\x0bPushRequest\x12\x1f\n\x05\x62lobs\x18\x01 \x01(\x0b\x32\x10.scoutd.v1.Blobs\"\x1d\n\x0cPushResponse\x12\r\n\x05taken\x18\x01 \x01(\r2\xef\x01\n\x04Peer\x12-\n\x05Hello\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12-\n\x05Probe\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12-\n\x05Relay\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12,\n\x04Sync\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealed\x12,\n\x04Push\x12\x11.scoutd.v1.Sealed\x1a\x11.scoutd.v1.Sealedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,26 +41,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MARKS']._serialized_end=338
   _globals['_BLOBS']._serialized_start=340
   _globals['_BLOBS']._serialized_end=409
-  _globals['_TALLY']._serialized_start=411
-  _globals['_TALLY']._serialized_end=525
-  _globals['_CAMP']._serialized_start=527
-  _globals['_CAMP']._serialized_end=562
-  _globals['_PROBEREQUEST']._serialized_start=564
-  _globals['_PROBEREQUEST']._serialized_end=664
-  _globals['_PROBERESPONSE']._serialized_start=666
-  _globals['_PROBERESPONSE']._serialized_end=767
-  _globals['_RELAYREQUEST']._serialized_start=769
-  _globals['_RELAYREQUEST']._serialized_end=814
-  _globals['_RELAYRESPONSE']._serialized_start=816
-  _globals['_RELAYRESPONSE']._serialized_end=881
-  _globals['_SYNCREQUEST']._serialized_start=883
-  _globals['_SYNCREQUEST']._serialized_end=982
-  _globals['_SYNCRESPONSE']._serialized_start=985
-  _globals['_SYNCRESPONSE']._serialized_end=1116
-  _globals['_PUSHREQUEST']._serialized_start=1118
-  _globals['_PUSHREQUEST']._serialized_end=1164
-  _globals['_PUSHRESPONSE']._serialized_start=1166
-  _globals['_PUSHRESPONSE']._serialized_end=1195
-  _globals['_PEER']._serialized_start=1198
-  _globals['_PEER']._serialized_end=1437
+  _globals['_TALLY']._serialized_start=412
+  _globals['_TALLY']._serialized_end=541
+  _globals['_CAMP']._serialized_start=543
+  _globals['_CAMP']._serialized_end=578
+  _globals['_PROBEREQUEST']._serialized_start=580
+  _globals['_PROBEREQUEST']._serialized_end=680
+  _globals['_PROBERESPONSE']._serialized_start=682
+  _globals['_PROBERESPONSE']._serialized_end=783
+  _globals['_RELAYREQUEST']._serialized_start=785
+  _globals['_RELAYREQUEST']._serialized_end=830
+  _globals['_RELAYRESPONSE']._serialized_start=832
+  _globals['_RELAYRESPONSE']._serialized_end=897
+  _globals['_SYNCREQUEST']._serialized_start=899
+  _globals['_SYNCREQUEST']._serialized_end=998
+  _globals['_SYNCRESPONSE']._serialized_start=1001
+  _globals['_SYNCRESPONSE']._serialized_end=1132
+  _globals['_PUSHREQUEST']._serialized_start=1134
+  _globals['_PUSHREQUEST']._serialized_end=1180
+  _globals['_PUSHRESPONSE']._serialized_start=1182
+  _globals['_PUSHRESPONSE']._serialized_end=1211
+  _globals['_PEER']._serialized_start=1214
+  _globals['_PEER']._serialized_end=1453
 # @@protoc_insertion_point(module_scope)

@@ -64,20 +64,22 @@ class Blobs(_message.Message):
     def __init__(self, mark: _Optional[_Union[Marks, _Mapping]] = ..., data: _Optional[_Iterable[bytes]] = ..., age_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Tally(_message.Message):
-    __slots__ = ("group", "recipe", "key", "scheme", "peers", "camps")
+    __slots__ = ("group", "recipe", "key", "scheme", "peers", "camps", "times")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     RECIPE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     SCHEME_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
     CAMPS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
     group: int
     recipe: int
     key: int
     scheme: int
     peers: int
     camps: _containers.RepeatedCompositeFieldContainer[Camp]
-    def __init__(self, group: _Optional[int] = ..., recipe: _Optional[int] = ..., key: _Optional[int] = ..., scheme: _Optional[int] = ..., peers: _Optional[int] = ..., camps: _Optional[_Iterable[_Union[Camp, _Mapping]]] = ...) -> None: ...
+    times: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., recipe: _Optional[int] = ..., key: _Optional[int] = ..., scheme: _Optional[int] = ..., peers: _Optional[int] = ..., camps: _Optional[_Iterable[_Union[Camp, _Mapping]]] = ..., times: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Camp(_message.Message):
     __slots__ = ("value", "runs")

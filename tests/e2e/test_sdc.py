@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.harness import PATIENT, SCOUTD, Site, cleared, forked, named, until
+from tests.e2e.harness import PATIENT, SCOUTD, Site, Verdict, cleared, forked, named, until
 
 CAMPAIGN = Path(__file__).parents[1] / "campaign" / "sdc.py"
 FAULT = "target=output rank=2 module=blocks.2* bit=0 first=20"
@@ -70,3 +70,24 @@ def test_a_slice_of_the_campaign() -> None:
     assert (score["wrong_rank"], score["false_alarms"]) == (0, 0), done.stderr[-4000:]
     assert score["ties_named_nobody"] == score["ties"] == 1
     assert 0 not in score["straggler_rounds_to_name"], "a rank that was not slow was named"
+
+
+def test_a_rank_that_is_slow_is_named_alike_by_the_agents_of_four_nodes(site: Site) -> None:
+    """One rank on each: nobody has the times of two."""
+    often = ("--replay-every", "5", "--replay-variants", "2")
+    fault = {"SCOUTD_FAULTS": "1", "SCOUTD_FAULT": "target=time rank=2 delay_s=0.004"}
+    paced = job("--pace", "0.1")
+    running = site.watch(paced, *PATIENT, *often, "--nodes", "4", stop=False, **fault)
+    until(lambda: any(v["state"] == "CONFIRMED" for v in running.verdicts()), "a verdict", 90.0)
+
+    def told() -> list[Verdict]:
+        sockets = [str(path) for path in site.runtime.glob("*.sock")]
+        answers = [site.ask("verdicts", "--address", f"unix:{each}") for each in sockets]
+        found = [v for answer in answers if answer for v in answer.get("verdicts", [])]
+        return found if len(found) >= 4 else []
+
+    verdicts = until(told, "a verdict of every agent", 30.0)
+    running.end()
+    assert [(v["cause"], named(v)) for v in verdicts] == [("COMPUTE_STRAGGLER", [2])] * 4
+    same = ("id", "summary", "implicated", "cleared", "evidence")
+    assert len({json.dumps([v[name] for name in same]) for v in verdicts}) == 1

@@ -118,6 +118,8 @@ class Agent:
         ranks = tuple(
             report_of(training, training.ranks[r], self.stacks.get(r), r in self.sampled) for r in self.ranks
         )
+        if self.world.replays is not None:
+            ranks = tuple(self.world.replays.onto(rank, self.world.timeline.now_ns) for rank in ranks)
         world_size = training.grid.world_size
         return NodeReport("job", self.world.generation, self.node, self.incarnation, 0, world_size, ranks)
 

@@ -17,6 +17,7 @@ from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import State, Verdict
 from tests.simulation.agent import Agent, Clock, Said
 from tests.simulation.network import Network, Weather
+from tests.simulation.replaying import Replays
 from tests.simulation.timeline import Timeline, ns
 from tests.simulation.trainers import Training
 
@@ -25,7 +26,8 @@ HOUR_NS = ns(3600)
 
 @dataclass
 class World:
-    """``generation`` counts restarts of the job. ``said``: every report of every agent, in order."""
+    """``generation`` counts restarts of the job. ``said``: every report of every agent, in order.
+    ``replays``: what the ranks replay, None for nothing."""
 
     seed: int
     settings: Settings
@@ -33,6 +35,7 @@ class World:
     exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
     generation: int = 1
     on_said: Callable[[Said], None] = lambda said: None
+    replays: Replays | None = None
 
     def __post_init__(self) -> None:
         self.timeline = Timeline()

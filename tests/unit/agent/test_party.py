@@ -20,8 +20,9 @@ STEP_S = 0.25
 class Pair:
     """``job`` on two nodes, a and b; ``said`` has what each agent reported."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, where: dict[str, tuple[int, ...]] | None = None) -> None:
         self.job = job
+        self.where = where or RANKS
         self.parties = {name: self._party(name) for name in RANKS}
         self.said: dict[str, list[Verdict]] = {name: [] for name in RANKS}
         for party, other in (("a", "b"), ("b", "a")):
@@ -38,7 +39,7 @@ class Pair:
             self.job.later(STEP_S)
             for name, party in self.parties.items():
                 if name in observed:
-                    ranks = tuple(self.job.ranks[r] for r in RANKS[name])
+                    ranks = tuple(self.job.ranks[r] for r in self.where[name])
                     report = NodeReport("job", 1, name, 1, 1, self.job.world_size, ranks)
                     self.said[name] += verdicts(party.observe(report, self.job.now))
                 effects, outgoing = party.tick(self.job.now)

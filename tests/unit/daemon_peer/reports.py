@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from scoutd.agent import messages as m
+from scoutd.agent import timesketch
 from scoutd.agent.evidence import (
     Activity,
     Call,
@@ -144,7 +145,10 @@ mark_lists = st.lists(marks, max_size=4).map(tuple)
 blobs = st.lists(st.builds(m.Blob, marks, st.binary(max_size=64), u64), max_size=3).map(tuple)
 ranks_of_camps = st.sampled_from([((0, 1),), ((0, 4), (6, 2)), ((3, 1000),)])
 camps = st.lists(st.builds(Camp, u64, ranks_of_camps), min_size=1, max_size=3).map(tuple)
-tallies = st.lists(st.builds(Tally, u64, u64, u64, u64, u32, camps), max_size=3).map(tuple)
+times = st.dictionaries(
+    st.integers(0, (1 << 20) - 1), st.integers(1, timesketch.MOST_CODE), max_size=timesketch.MOST
+).map(lambda found: tuple(sorted(found.items())))
+tallies = st.lists(st.builds(Tally, u64, u64, u64, u64, u32, camps, times), max_size=3).map(tuple)
 requests = st.one_of(
     st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans(), tallies),
     st.builds(m.Relay, names, names),

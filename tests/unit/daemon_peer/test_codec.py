@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -150,11 +151,23 @@ def test_ranks_of_a_tally_that_make_no_sense_are_refused(runs: list[int]) -> Non
         tallycodec.read_tallies([tally])
 
 
-def test_four_rounds_in_which_all_agree_add_little_to_a_probe() -> None:
-    tallies = Tallies()
+@pytest.mark.parametrize(
+    "times", [[0], [0, 0], [0, 1 << 13], [4, 1, 0, 1], [3, 1, 3, 2], [1 << 20, 1], [0, 1] * 13], ids=str
+)
+def test_times_of_a_tally_that_make_no_sense_are_refused(times: list[int]) -> None:
+    tally = peer_pb2.Tally(group=1, camps=[peer_pb2.Camp(value=2, runs=[0, 4])], times=times)
+    with pytest.raises(ValueError, match="times of a tally"):
+        tallycodec.read_tallies([tally])
+
+
+@pytest.mark.parametrize(("timed", "most"), [(False, 60), (True, 120)])
+def test_four_rounds_in_which_all_agree_add_little_to_a_probe(timed: bool, most: int) -> None:
+    """Bytes a round, however many ranks agree; how long they took doubles it at most."""
+    tallies, dice = Tallies(), random.Random(1)
     for recipe in range(4):
         for rank in range(512):
-            tallies.add(rank, replaying.result(50, recipe=recipe), 512)
+            time = int(5e6 * dice.gauss(1, 0.05)) if timed else 0
+            tallies.add(rank, replaying.result(50, recipe=recipe, module_ns=time), 512)
     plain = m.Probe((m.Mark("node", "host:1", 1, 1, 1),), 0)
     told = m.Probe(plain.marks, 0, tallies.told())
-    assert len(messagecodec.encode(told)) - len(messagecodec.encode(plain)) <= 4 * 60
+    assert len(messagecodec.encode(told)) - len(messagecodec.encode(plain)) <= 4 * most
