@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from scoutd.agent.evidence import Activity, Phase, RankReport
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.snapshot import Snapshot
+
+NOT_STARTED: Final = "before init_process_group"
+"""Operation of a rank that others wait for inside that call and that has not come to it. While it is busy it
+has the time of its phase (imports, downloads); where nothing of it moves, it hangs like anywhere else."""
 
 
 class Level(str, Enum):
@@ -39,8 +44,8 @@ def judge(snapshot: Snapshot, rank: int, settings: Settings) -> Judgement:
     silent = snapshot.silence_ns(rank)
     timeout = int(settings.stall_timeout_s * NS_PER_S)
     phase = phase_of(report)
-    limit = limit_ns(report, settings)
     busy = busy_reason(report.activity, settings)
+    limit = timeout if _never_comes(report, busy) else limit_ns(report, settings)
     stretched = int(limit * settings.busy_factor) if busy else limit
     if silent < timeout:
         return Judgement(Level.QUIET, "", stretched)
@@ -50,6 +55,12 @@ def judge(snapshot: Snapshot, rank: int, settings: Settings) -> Judgement:
     if silent < stretched:
         return Judgement(Level.BUSY, f"busy: {busy}", stretched)
     return Judgement(Level.ALARM, "", stretched)
+
+
+def _never_comes(report: RankReport, busy: str) -> bool:
+    """It has not started, and nothing of it moves, as far as anybody knows."""
+    at = report.coordinate
+    return at is not None and at.operation == NOT_STARTED and report.activity is not None and not busy
 
 
 def phase_of(report: RankReport) -> Phase:

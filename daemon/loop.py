@@ -170,7 +170,8 @@ class Loop:
             logger().info("job gone", job=job.name, generation=job.generation)
         if job.gone_since_ns is None:
             return
-        if now_ns - job.gone_since_ns >= int(self.observe.linger_s * NS_PER_S) or job.concluded:
+        over = job.concluded or job.observation.starting
+        if over or now_ns - job.gone_since_ns >= int(self.observe.linger_s * NS_PER_S):
             self._conclude(job, now_ns)
 
     def _conclude(self, job: Job, now_ns: int) -> None:

@@ -112,7 +112,7 @@ def arm() -> None:
 
 
 def _arm_init(module: types.ModuleType) -> None:
-    """``init_process_group`` calls the real one and then attaches."""
+    """``init_process_group`` says that it waits, calls the real one and then attaches."""
     function = module.init_process_group
     cell = function.__closure__[0] if function.__code__.co_freevars == ("func",) else None
     if cell is None:
@@ -120,8 +120,14 @@ def _arm_init(module: types.ModuleType) -> None:
     inner = cell.cell_contents
 
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        result = inner(*args, **kwargs)
+        run_quietly(lambda _: _starting().begin(args, kwargs), module)
+        try:
+            result = inner(*args, **kwargs)
+        except BaseException:
+            run_quietly(lambda _: _starting().withdraw(), module)
+            raise
         run_quietly(_attach, module)
+        run_quietly(lambda _: _starting().withdraw(), module)
         return result
 
     cell.cell_contents = init_process_group
@@ -129,6 +135,11 @@ def _arm_init(module: types.ModuleType) -> None:
 
 def _attach(_: types.ModuleType) -> None:
     load_shim().attach()
+
+
+def _starting() -> Any:
+    load_shim()
+    return importlib.import_module("scoutd.shim.starting")
 
 
 def load_shim() -> types.ModuleType:

@@ -29,7 +29,17 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.proto import shm
-from scoutd.shim import boundaries, coalescing, collectives, creation, functional, store, topology, works
+from scoutd.shim import (
+    boundaries,
+    coalescing,
+    collectives,
+    creation,
+    functional,
+    starting,
+    store,
+    topology,
+    works,
+)
 from scoutd.shim.arming import ImportWatch
 from scoutd.shim.calls import Calls
 from scoutd.shim.coordinates import Coordinates, encode
@@ -58,7 +68,7 @@ class Session:
         self.guard: Final = Guard()
         self.undo: Final = Undo()
         self.watch: Final = ImportWatch()
-        self.file: Final = ShmFile(root_folder())
+        self.file: Final = starting.take() or ShmFile(root_folder())
         self.coordinates: Final = Coordinates(self.file)
         self.groups: Final = Groups(self.file)
         self.calls: Final = Calls(self.file)

@@ -21,6 +21,7 @@ from scoutd.daemon.observe.job import Discovery, ObservedJob
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.stacks import StackCapture
+from scoutd.daemon.observe.starting import Start, Starting
 from scoutd.daemon.observe.tree import Place
 from scoutd.daemon.observe.unobserved import UnobservedProcess, UnobservedScan
 from scoutd.proto.replay import Request
@@ -44,6 +45,8 @@ class JobObservation:
     shim_cost: dict[int, tuple[int, int]]
     warnings: tuple[str, ...]
     discovery: Discovery = field(default_factory=Discovery)
+    starting: bool = False
+    """Its ranks have not met yet; it ends when they have, and its files are another job's."""
 
 
 class Observer:
@@ -78,6 +81,8 @@ class Observer:
         self._activity: Final = ActivitySampler(clock, self._stacks)
         self._unobserved: Final = UnobservedScan(clock, run, self._uid, self._exited, share)
 
+        self._starting: Final = Starting(root, run, clock, self._stacks, self._exited, share)
+
     @property
     def unobserved(self) -> tuple[UnobservedProcess, ...]:
         """Processes that carry a rank and have no shim."""
@@ -101,10 +106,18 @@ class Observer:
             reports = job.reports(now)
             if reports:
                 observations.append(self._observation(job, reports, now))
+        observations += self._starts(now)
         if now - self._announced_ns >= ANNOUNCE_NS:
             self._announce(now)
         self._observed_ns = now
         return observations
+
+    def _starts(self, now: int) -> list[JobObservation]:
+        """Ranks that wait for one that has not come to ``init_process_group``."""
+        attached = {r.watch.pid for job in self._jobs.values() for r in job.ranks.values()}
+        self._starting.refresh(self._tree.pending, attached, now)
+        found = self._starting.reports(self.node, self.incarnation, self._version, now)
+        return [_start(start, report) for start, report in found]
 
     def sample_activity(self, job: str, ranks: tuple[int, ...]) -> None:
         """The reports of these ranks carry their activity from about a second from now on."""
@@ -121,6 +134,7 @@ class Observer:
             observed = found.ranks.get(rank)
             if observed is not None:
                 await self._stacks.capture(observed, native)
+        await self._starting.capture(job, rank, native)
 
     def forget(self, job: str, generation: int) -> None:
         """The generation is over: it is reported no more, and the files of its dead ranks are removed."""
@@ -139,6 +153,7 @@ class Observer:
         for job in list(self._jobs.values()):
             self._drop(job)
         self._unobserved.close()
+        self._starting.close()
         self._stacks.close()
 
     def _scan(self, now: int) -> None:
@@ -207,3 +222,7 @@ class Observer:
     def _exited(self) -> None:
         if self.on_exit is not None:
             self.on_exit()
+
+
+def _start(start: Start, report: NodeReport) -> JobObservation:
+    return JobObservation(start.name, 1, start.run, report, {}, {}, {}, (), starting=True)

@@ -75,6 +75,10 @@ class RankFile:
         assert header is not None
         return header
 
+    def refresh_header(self) -> None:
+        """The header says what the file says now."""
+        self._read([self._header])
+
     def refresh(self, whole: bool) -> None:
         """The tables say what the file says now. Without ``whole``: heartbeat, progress, counters, and
         sometimes the calls."""

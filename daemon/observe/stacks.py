@@ -14,11 +14,11 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from scoutd.agent.evidence import Frame, ProcessStatus, Stack
 from scoutd.daemon.observe import frames
-from scoutd.daemon.observe.rank import ObservedRank
+from scoutd.daemon.observe.processes import ProcessWatch
 
 NATIVE_TIMEOUT_S: Final = 15.0
 PYTHON_TIMEOUT_S: Final = 5.0
@@ -27,6 +27,15 @@ MAX_OUTPUT: Final = 8 << 20
 MAX_SOURCE: Final = 4 << 20
 NO_PERMISSION: Final = "no permission to trace: needs CAP_SYS_PTRACE or same user with ptrace_scope 0"
 DENIED: Final = ("permission denied", "operation not permitted", "eperm")
+
+
+class Traced(Protocol):
+    """A process whose stack is wanted; ``stack``, with its stamp, is put here."""
+
+    stack: tuple[Stack, int] | None
+
+    @property
+    def watch(self) -> ProcessWatch: ...
 
 
 class StackCapture:
@@ -40,9 +49,9 @@ class StackCapture:
         self._denied: Final[set[tuple[int, int]]] = set()
         self._running: Final[set[asyncio.subprocess.Process]] = set()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
-        self._busy: Final[set[ObservedRank]] = set()
+        self._busy: Final[set[Traced]] = set()
 
-    async def capture(self, observed: ObservedRank, native: bool) -> None:
+    async def capture(self, observed: Traced, native: bool) -> None:
         """``observed.stack`` is a new stack, or one without frames whose ``refused`` says why."""
         reason = self._reason_not_to(observed)
         if reason:
@@ -52,7 +61,7 @@ class StackCapture:
             stack = self._stack(dump, native) if isinstance(dump, list) else Stack((), 0, native, None, dump)
         observed.stack = (stack, self._clock())
 
-    def fingerprint_later(self, observed: ObservedRank, then: Callable[[int], None]) -> None:
+    def fingerprint_later(self, observed: Traced, then: Callable[[int], None]) -> None:
         """Calls ``then`` with a number that changes as the main thread's Python stack does. Nothing happens
         without a running loop, without permission, or while the last one is under way."""
         try:
@@ -73,7 +82,7 @@ class StackCapture:
         for process in list(self._running):
             _kill(process)
 
-    async def _fingerprint(self, observed: ObservedRank, then: Callable[[int], None]) -> None:
+    async def _fingerprint(self, observed: Traced, then: Callable[[int], None]) -> None:
         try:
             dump = await self._dump(observed, native=False)
         finally:
@@ -82,7 +91,7 @@ class StackCapture:
         if main is not None:
             then(frames.shape_of(main))
 
-    def _reason_not_to(self, observed: ObservedRank) -> str:
+    def _reason_not_to(self, observed: Traced) -> str:
         status = observed.watch.view(silent=True).status
         if status is ProcessStatus.GONE:
             return "the process is gone"
@@ -96,7 +105,7 @@ class StackCapture:
             return NO_PERMISSION
         return ""
 
-    async def _dump(self, observed: ObservedRank, native: bool) -> list[dict[str, Any]] | str:
+    async def _dump(self, observed: Traced, native: bool) -> list[dict[str, Any]] | str:
         """py-spy's threads, or in words why there are none."""
         pid = observed.watch.pid
         async with self._native if native else self._quick:

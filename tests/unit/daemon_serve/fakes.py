@@ -44,6 +44,7 @@ class Observation:
     shim_cost: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     discovery: Discovery = field(default_factory=Discovery)
+    starting: bool = False
 
 
 @dataclass(frozen=True)

@@ -258,3 +258,16 @@ def test_pace_is_fast_while_suspicious_and_calm_again_when_long_gone() -> None:
         assert rig.loop._interval_s() == 0.25
 
     in_loop(scenario)
+
+
+def test_a_start_that_is_over_is_forgotten_at_once() -> None:
+    def scenario() -> None:
+        rig = Rig(replace(observation(), starting=True))
+        rig.loop.round()
+        assert list(rig.loop.jobs) == ["j"]
+        rig.observer.observations = []
+        rig.loop.round()
+        assert rig.loop.jobs == {}
+        assert rig.cores[0].concluded == 1
+
+    in_loop(scenario)
