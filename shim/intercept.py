@@ -6,6 +6,8 @@ signature, and only what it runs changes:
 
 - a function decorated by torch's loggers holds the real one in a closure cell named ``func``: the cell is
   given the interceptor (``swap_cell``);
+- one that is deprecated as well holds it one decorator deeper (``arg``): the interceptor goes below the
+  decorator that warns, so that the warning shows the line that it shows without us;
 - any other function gets the code of a trampoline with the same parameters and free variables, whose
   constant is the interceptor; a copy made before the swap is what the interceptor calls (``swap_code``);
 - dynamo refuses constants that are functions, so a function that it traces finds its interceptor in its
@@ -61,15 +63,31 @@ def swap(function: Function, wrap: Wrap, undo: Undo) -> None:
     """Calls of ``function`` reach ``wrap(original)``, whoever holds it."""
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"{function!r} is not a Python function")
-    if function.__code__.co_freevars == ("func",) and hasattr(function, "__wrapped__"):
-        swap_cell(function, wrap, undo)
+    cell = _real_one(function)
+    if cell is not None:
+        swap_cell(cell, wrap, undo)
     else:
         swap_code(function, wrap, undo)
 
 
-def swap_cell(function: types.FunctionType, wrap: Wrap, undo: Undo) -> None:
-    assert function.__closure__ is not None
-    cell = function.__closure__[0]
+def _real_one(function: types.FunctionType) -> types.CellType | None:
+    """The closure cell in which torch's logger or, below it, a deprecation holds the function itself."""
+    found = _cell(function, "func")
+    inside = function if found is None else found.cell_contents
+    if hasattr(inside, "__deprecated__") and isinstance(inside, types.FunctionType):
+        return _cell(inside, "arg") or found
+    return found
+
+
+def _cell(function: types.FunctionType, name: str) -> types.CellType | None:
+    """The cell of a decorator's free variable ``name``."""
+    names = function.__code__.co_freevars
+    if not hasattr(function, "__wrapped__") or name not in names or function.__closure__ is None:
+        return None
+    return function.__closure__[names.index(name)]
+
+
+def swap_cell(cell: types.CellType, wrap: Wrap, undo: Undo) -> None:
     original = cell.cell_contents
     ours = wrap(original)
     cell.cell_contents = ours

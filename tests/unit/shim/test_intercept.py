@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typing_extensions import deprecated
 
 from scoutd.shim.intercept import Undo, swap
 
@@ -122,3 +124,24 @@ def test_what_somebody_put_in_front_later_is_left_in_place() -> None:
 def test_a_builtin_is_refused() -> None:
     with pytest.raises(TypeError):
         swap(len, logged([]), Undo())
+
+
+@pytest.mark.parametrize("outermost", [False, True])
+def test_a_deprecation_warns_with_the_line_that_it_shows_without_us(outermost: bool) -> None:
+    old = deprecated("use another", category=FutureWarning)(make_plain())
+    function = old if outermost else decorated(old)
+
+    def warned() -> tuple[str, int]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            function(1, c=3)
+        (warning,) = seen
+        return warning.filename, warning.lineno
+
+    before, log, undo = warned(), [], Undo()  # type: ignore[var-annotated]
+    swap(function, logged(log), undo)
+    assert warned() == before
+    assert len(log) == 1
+    assert undo.run() == []
+    assert warned() == before
+    assert len(log) == 1
