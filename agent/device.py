@@ -10,6 +10,8 @@ At a *complete* place every member has enqueued (group, sequence). What the devi
   retired a *later* sequence, the laggards took part in it, and it is their devices after all.
 - Where the recorder tells what has *started*, a member that has not started what others have, while its
   device executes no other collective, is stuck in its own work: DEVICE_STALL before anybody retires.
+- A group of one has nobody to wait for. If its call is the oldest that the rank has not finished, no other
+  collective holds it up either: DEVICE_STALL.
 - Nobody has retired it and nothing else is known: GROUP_STALL. A stalled group makes others stall behind it;
   reported is the place that is first in line for all its members, if there is one.
 
@@ -86,10 +88,13 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
         return None
     members = tuple(facts.members)
     seen = {r for r in members if r in snapshot.ranks and snapshot.ranks[r].observed}
-    if len(members) < 2 or not seen <= silent:
+    if not members or not seen <= silent:
         return None
     call = snapshot.call_at(place.arrived[0], place.at)
     operation = call.fingerprint.operation if call else ""
+    if len(members) == 1:
+        own = on_accelerator(snapshot.ranks[members[0]]) and _is_oldest(snapshot, members[0], place.at)
+        return Stuck(place.at, operation, members, members, ()) if own else None
     laggards = [r for r in members if _retired(snapshot, r, place) is False]
     finished = [r for r in members if _retired(snapshot, r, place) is True]
     if not laggards or (place.unknown and not finished):

@@ -111,3 +111,19 @@ def test_a_finished_job_accuses_nobody(tmp_path: Path, layout: tuple[int, int, i
     verdict = analyze(Cluster(*layout).run().write(tmp_path, ring=True))
     assert verdict.state is State.SUPPRESSED
     assert not verdict.implicated
+
+
+def test_replicas_show_that_a_rank_was_not_stopped_by_the_calls_of_its_own_groups(tmp_path: Path) -> None:
+    """Rank 4 hangs behind rank 3: its mates of the expert group went on over the same calls in theirs."""
+    cluster = Cluster(1, 4, 2)
+    cluster.hang(4, 2, step=1)
+    cluster.hang(3, 2, step=1)
+    assert named(analyze(cluster.run().write(tmp_path))) == [3, 4]
+
+
+def test_a_group_of_one_has_nobody_to_wait_for(tmp_path: Path) -> None:
+    """The device of rank 7 fails in a collective of its own beside a host that hangs."""
+    cluster = Cluster(4, 1, 2, experts=False)
+    cluster.hang(4, 12, step=1)
+    cluster.blind(7, 12, step=1)
+    assert named(analyze(cluster.run().write(tmp_path))) == [4, 7]
