@@ -109,8 +109,27 @@ class PushReply:
     taken: int
 
 
-Request = Probe | Relay | Sync | Push
-Reply = ProbeReply | RelayReply | SyncReply | PushReply
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Have your ranks replay. ``request`` is new and equal on all ranks of the job, ``recipe`` 0: all;
+    ``expires_ns``: from now on. Not part of the exchange: it is carried out by who hears it."""
+
+    request: int
+    recipe: int
+    variants: int
+    expires_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReply:
+    """The ranks that were told, and those whose shared memory may not be written."""
+
+    ranks: tuple[int, ...]
+    refused: tuple[int, ...]
+
+
+Request = Probe | Relay | Sync | Push | Order
+Reply = ProbeReply | RelayReply | SyncReply | PushReply | OrderReply
 
 
 @dataclass(frozen=True, slots=True)

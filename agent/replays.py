@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scoutd.agent.evidence import NodeReport, RankReport
-from scoutd.agent.replay import RecipeView, ReplayResult, RoundKey
+from scoutd.agent.replay import REQUESTED, RecipeView, ReplayResult, RoundKey
 from scoutd.agent.sdc import Round
 
 MOST_OPEN: Final = 1024
@@ -78,6 +78,11 @@ class Rounds:
                 known.results[rank.rank] = result
                 known.began_ns = min(known.began_ns, told_ns - result.age_ns)
                 known.peers = max(known.peers, self._peers(rank, at))
+
+    @property
+    def requested(self) -> int:
+        """Open rounds that somebody asked for."""
+        return sum(bool(at.key & REQUESTED) for at, known in self._open.items() if known.since_ns is None)
 
     def is_closed(self, at: RoundKey) -> bool:
         return at in self._closed

@@ -108,6 +108,11 @@ class ReplayWatch:
         return self._ledger.blamed
 
     @property
+    def waiting(self) -> int:
+        """Rounds of requests that are not judged yet."""
+        return self.rounds.requested
+
+    @property
     def wanted(self) -> tuple[RoundKey, ...]:
         """Rounds in which somebody looks slow: all agents shall tell their times."""
         return self._slowness.wanted

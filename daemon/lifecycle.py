@@ -119,12 +119,15 @@ class Agent:
             await self._shut_down()
 
     def _replay_requests(self) -> ReplayRequests:
-        return ReplayRequests(
+        """Requests of this node's users, and those that other agents of a job pass on."""
+        requests = ReplayRequests(
             jobs=self._loop.jobs.values,
             tell=self._observer.request_replay,
-            elsewhere=lambda job: [each.node for each in self._neighbours.members(job) if not each.me],
+            spread=self._neighbours.order,
             clock=monotonic_ns,
         )
+        self._neighbours.carry_out(requests.carry_out)
+        return requests
 
     def _open_store(self) -> tuple[Store | None, str]:
         """A store, or none and why. A directory that was asked for must work; a default one may not."""

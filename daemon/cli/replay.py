@@ -49,30 +49,32 @@ def replay(address: str | None, wish: Wish, json: bool) -> int:
 
 
 def _tell(response: query.RequestReplayResponse) -> None:
-    print(
-        f"request {response.request}: {len(response.ranks)} ranks here replay {', '.join(response.recipes)}"
-    )
+    print(f"request {response.request}: {len(response.ranks)} ranks replay {', '.join(response.recipes)}")
     if response.refused:
         refused = ", ".join(map(str, response.refused))
-        print(f"shared memory of ranks {refused} may not be written by this agent", file=sys.stderr)
+        print(f"shared memory of ranks {refused} may not be written by their agent", file=sys.stderr)
     if response.elsewhere:
         nodes = ", ".join(response.elsewhere)
-        print(f"ask there, too, or their ranks will be missing: {nodes}", file=sys.stderr)
+        print(f"could not be told, their ranks will be missing: {nodes}", file=sys.stderr)
 
 
 def _wait(client: Client, response: query.RequestReplayResponse, wish: Wish, json: bool) -> int:
-    """Until every rank here has carried the request out, and the agent has judged it."""
+    """Until every rank here has carried the request out, and the agent has judged it: with the results of all
+    nodes, or without those that do not come."""
     deadline = time.monotonic() + wish.timeout_s
+    carried_out = 0.0
     while time.monotonic() < deadline:
         job = next(iter(client.status(response.job).jobs), None)
         if job is None or job.ended:
             print("the job has ended", file=sys.stderr)
             return LATE_CODE
         if job.replay.request >= response.request:
-            time.sleep(JUDGED_S)
-            return _judged(client, response.job, json)
+            carried_out = carried_out or time.monotonic()
+            if not job.replay.waiting and time.monotonic() - carried_out >= JUDGED_S:
+                return _judged(client, response.job, json)
         time.sleep(POLL_S)
-    print(f"not all ranks have replayed within {wish.timeout_s:g} s", file=sys.stderr)
+    what = "the results of other nodes have not come" if carried_out else "not all ranks have replayed"
+    print(f"{what} within {wish.timeout_s:g} s", file=sys.stderr)
     return LATE_CODE
 
 

@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError, Message
 from scoutd.agent.messages import (
     Blob,
     Mark,
+    Order,
+    OrderReply,
     Probe,
     ProbeReply,
     Push,
@@ -26,6 +28,7 @@ from scoutd.agent.messages import (
     Sync,
     SyncReply,
 )
+from scoutd.agent.replay import REQUESTED
 from scoutd.agent.replica import MOST
 from scoutd.daemon.peer.reportcodec import MAX_REPORT_BYTES
 from scoutd.daemon.peer.tallycodec import read_tallies, write_tallies
@@ -37,7 +40,16 @@ BLOB_BYTES: Final = 1 << 20
 
 MAX_NAME: Final = 128
 MAX_MARKS: Final = 1 << 15
-KINDS: Final[dict[type, str]] = {Probe: "Probe", Relay: "Relay", Sync: "Sync", Push: "Push"}
+MOST_RANKS: Final = 1 << 16
+"""Of one node, whose ranks were told of an order."""
+
+KINDS: Final[dict[type, str]] = {
+    Probe: "Probe",
+    Relay: "Relay",
+    Sync: "Sync",
+    Push: "Push",
+    Order: "Order",
+}
 
 
 def kind_of(request: Request) -> str:
@@ -151,6 +163,18 @@ def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
     )
 
 
+def _read_order(message: pb.OrderRequest) -> Order:
+    if not (0 < message.request < REQUESTED and message.variants and message.expires_ns):
+        raise ValueError("an order without a sound id, a number of times, or a time")
+    return Order(message.request, message.recipe, message.variants, message.expires_ns)
+
+
+def _read_order_reply(message: pb.OrderResponse) -> OrderReply:
+    if len(message.ranks) + len(message.refused) > MOST_RANKS:
+        raise ValueError("more ranks than a node has")
+    return OrderReply(tuple(message.ranks), tuple(message.refused))
+
+
 _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
     Probe: lambda m: pb.ProbeRequest(
         marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
@@ -171,6 +195,10 @@ _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
     ),
     Push: lambda m: pb.PushRequest(blobs=_blobs(m.blobs)),
     PushReply: lambda m: pb.PushResponse(taken=m.taken),
+    Order: lambda m: pb.OrderRequest(
+        request=m.request, recipe=m.recipe, variants=m.variants, expires_ns=m.expires_ns
+    ),
+    OrderReply: lambda m: pb.OrderResponse(ranks=m.ranks, refused=m.refused),
 }
 _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (pb.ProbeRequest, _read_probe),
@@ -183,6 +211,7 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
         lambda m: Sync(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies)),
     ),
     "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
+    "Order": (pb.OrderRequest, _read_order),
 }
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (
@@ -192,4 +221,5 @@ _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Relay": (pb.RelayResponse, lambda m: RelayReply(m.reached, _read_marks(m.marks))),
     "Sync": (pb.SyncResponse, _read_sync_reply),
     "Push": (pb.PushResponse, lambda m: PushReply(m.taken)),
+    "Order": (pb.OrderResponse, _read_order_reply),
 }

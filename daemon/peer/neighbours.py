@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from scoutd.agent.messages import Order, OrderReply
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.daemon.errors import ConfigError
 from scoutd.daemon.log import logger
@@ -143,6 +144,15 @@ class Neighbours:
     def members(self, job: str) -> list[Member]:
         party = self._parties.get(job)
         return party.members(self._station.clock()) if party is not None else []
+
+    def carry_out(self, how: Callable[[str, Order], OrderReply]) -> None:
+        """``how`` has the ranks of a job here replay when another agent of the job says so."""
+        self._station.carry_out = how
+
+    async def order(self, job: str, order: Order) -> dict[str, OrderReply | None]:
+        """See ``JobParty.order``; nobody for a job that is not shared."""
+        party = self._parties.get(job)
+        return await party.order(order) if party is not None else {}
 
     def states(self) -> Counter[str]:
         """How many peers of all jobs are in which state, this agent not counted."""

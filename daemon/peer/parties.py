@@ -20,7 +20,7 @@ from typing import Any, Final
 from scoutd.agent.events import Conclude, Effect, Event, Observed, Tick
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.history import History
-from scoutd.agent.messages import Outgoing, Relay, Reply, Request
+from scoutd.agent.messages import Order, OrderReply, Outgoing, Relay, Reply, Request
 from scoutd.agent.moment import Moment
 from scoutd.agent.party import Party
 from scoutd.agent.replaywatch import ReplayWatch
@@ -48,6 +48,12 @@ KEY_PATIENCE_NS: Final = 20 * NS_PER_S
 """The job's key comes through the store, seconds after the job is seen; a later one is worth a warning."""
 
 MAX_TASKS: Final = 128
+
+ORDER_NS: Final = 2 * NS_PER_S
+ORDERS_AT_ONCE: Final = 32
+ORDERS_S: Final = 3.0
+"""Ranks agree on a step two seconds ahead: who is told later than that does not take part. 500 agents can be
+told in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ class Station:
     clock: Callable[[], int]
     wake: Callable[[], None]
     failed: Callable[[Exception], None]
+    carry_out: Callable[[str, Order], OrderReply] = lambda job, order: OrderReply((), ())
+    """Has the ranks of a job here replay."""
     address: str = ""
     late_ns: int = 0
     """How late the main loop's last round came."""
@@ -206,12 +214,32 @@ class JobParty:
         self.answered += 1
         if isinstance(request, Relay):
             return self._party.relayed(await self._relay(request))
+        if isinstance(request, Order):
+            return self._station.carry_out(self.job, request)
         now = self._station.clock()
         quiet = not self.exchange.alarmed(now)
         reply = self._party.handle(request, now)
         if quiet and self.exchange.alarmed(now):
             self._station.wake()
         return reply
+
+    async def order(self, order: Order) -> dict[str, OrderReply | None]:
+        """What every other agent of the job did with the order; None where it could not be told in time."""
+        turns = asyncio.Semaphore(ORDERS_AT_ONCE)
+        members = [m for m in self.members(self._station.clock()) if not m.me and m.state != "LEFT"]
+
+        async def one(member: Member) -> OrderReply | None:
+            async with turns:
+                reply = await self._ask(Outgoing(member.node, member.address, order, ORDER_NS))
+                return reply if isinstance(reply, OrderReply) else None
+
+        tasks = {member.node: asyncio.ensure_future(one(member)) for member in members}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=ORDERS_S)
+        for task in tasks.values():
+            task.cancel()
+        ended = {node: task for node, task in tasks.items() if task.done() and not task.cancelled()}
+        return {node: ended[node].result() if node in ended else None for node in tasks}
 
     def namesake(self, origin: str) -> None:
         """Somebody else speaks under our name."""

@@ -36,7 +36,7 @@ class ControlService(query_pb2_grpc.ControlServicer):
     async def RequestReplay(self, request: pb.RequestReplayRequest, context: Any) -> pb.RequestReplayResponse:
         await _check_local(context)
         try:
-            return self._replays.order(request)
+            return await self._replays.order(request)
         except NotAccepted as refusal:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
             raise

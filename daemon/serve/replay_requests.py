@@ -1,16 +1,20 @@
-"""Replays on request: which recipe is meant, and telling the local ranks.
+"""Replays on request: which recipe is meant, and telling the ranks of all nodes.
 
 A request has an id that is new and equal on all ranks; the group's first rank chooses the step at which all
-begin. Ranks of other nodes have to be told by their own agents, with the same id.
+begin. The agent that is asked tells its own ranks and orders the same of all other agents of the job; one
+that hears the same order again does not tell its ranks again. Who may ask is decided where it is asked: on
+the agent's own socket, or with the key of the job.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from scoutd.agent.messages import Order, OrderReply
 from scoutd.agent.replay import RecipeState, RecipeView
 from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.jobs import Job
@@ -20,8 +24,11 @@ from scoutd.proto.v1 import query_pb2 as pb
 EXPIRES_S: Final = 60.0
 MOST_EXPIRES_S: Final = 3600.0
 MOST_VARIANTS: Final = 64
+MOST_KNOWN: Final = 256
 Tell = Callable[[str, Request], Mapping[int, bool]]
 """Writes a job's request into its local ranks' files; by rank, whether it could."""
+Spread = Callable[[str, Order], Awaitable[Mapping[str, OrderReply | None]]]
+"""Orders the same of the job's other agents; by node, None where it could not be told."""
 
 
 class NotAccepted(ValueError):
@@ -30,16 +37,17 @@ class NotAccepted(ValueError):
 
 @dataclass
 class ReplayRequests:
-    """``elsewhere``: names of the job's nodes that this agent cannot tell."""
+    """``last``: the highest id that is known. ``known``: what came of the newest orders."""
 
     jobs: Callable[[], Iterable[Job]]
     tell: Tell
-    elsewhere: Callable[[str], list[str]]
+    spread: Spread
     clock: Callable[[], int]
     last: int = 0
+    known: OrderedDict[tuple[str, int], OrderReply] = field(default_factory=OrderedDict)
 
-    def order(self, asked: pb.RequestReplayRequest) -> pb.RequestReplayResponse:
-        """The local ranks have been told.
+    async def order(self, asked: pb.RequestReplayRequest) -> pb.RequestReplayResponse:
+        """The ranks of all nodes that could be reached have been told.
 
         Raises:
             NotAccepted: the text says why.
@@ -47,22 +55,45 @@ class ReplayRequests:
         job = self._job(asked.job)
         views = _chosen(job, asked.recipe)
         expires_s = min(asked.expires_s or EXPIRES_S, MOST_EXPIRES_S)
-        self.last = max(self.last + 1, int(time.time() * 1000))
-        request = Request(
-            request=self.last,
+        order = Order(
+            request=max(self.last + 1, int(time.time() * 1000)),
             recipe=views[0].recipe if asked.recipe else 0,
-            expires_ns=self.clock() + int(expires_s * NS_PER_S),
             variants=min(asked.variants or 1, MOST_VARIANTS),
+            expires_ns=int(expires_s * NS_PER_S),
         )
-        told = self.tell(job.name, request)
+        here = self.carry_out(job.name, order)
+        others = await self.spread(job.name, order)
+        replies = [here, *(reply for reply in others.values() if reply is not None)]
         return pb.RequestReplayResponse(
             job=job.name,
-            request=request.request,
-            ranks=[rank for rank, written in sorted(told.items()) if written],
-            refused=[rank for rank, written in sorted(told.items()) if not written],
-            elsewhere=self.elsewhere(job.name),
+            request=order.request,
+            ranks=sorted(rank for reply in replies for rank in reply.ranks),
+            refused=sorted(rank for reply in replies for rank in reply.refused),
+            elsewhere=sorted(node for node, reply in others.items() if reply is None),
             recipes=[view.name for view in views],
         )
+
+    def carry_out(self, job: str, order: Order) -> OrderReply:
+        """The ranks here have been told; at most once for one order."""
+        known = self.known.get((job, order.request))
+        if known is not None:
+            return known
+        self.last = max(self.last, order.request)
+        request = Request(
+            request=order.request,
+            recipe=order.recipe,
+            expires_ns=self.clock() + min(order.expires_ns, int(MOST_EXPIRES_S * NS_PER_S)),
+            variants=min(order.variants, MOST_VARIANTS),
+        )
+        told = sorted(self.tell(job, request).items())
+        reply = OrderReply(
+            tuple(rank for rank, written in told if written),
+            tuple(rank for rank, written in told if not written),
+        )
+        self.known[job, order.request] = reply
+        if len(self.known) > MOST_KNOWN:
+            self.known.popitem(last=False)
+        return reply
 
     def _job(self, name: str) -> Job:
         jobs = [job for job in self.jobs() if (not name or job.name == name) and not job.gone]

@@ -33,6 +33,7 @@ def encode_replays(job: Job) -> pb.ReplayStatus | None:
         undecided=watch.tally.undecided,
         recipes=encode_recipes(ranks, watch),
         request=min(cost.request for cost in costs),
+        waiting=watch.waiting,
     )
 
 

@@ -158,3 +158,23 @@ class PushResponse(_message.Message):
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     taken: int
     def __init__(self, taken: _Optional[int] = ...) -> None: ...
+
+class OrderRequest(_message.Message):
+    __slots__ = ("request", "recipe", "variants", "expires_ns")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RECIPE_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_NS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    recipe: int
+    variants: int
+    expires_ns: int
+    def __init__(self, request: _Optional[int] = ..., recipe: _Optional[int] = ..., variants: _Optional[int] = ..., expires_ns: _Optional[int] = ...) -> None: ...
+
+class OrderResponse(_message.Message):
+    __slots__ = ("ranks", "refused")
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    refused: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -59,6 +59,11 @@ class PeerStub(object):
                 request_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
                 response_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
                 _registered_method=True)
+        self.Order = channel.unary_unary(
+                '/scoutd.v1.Peer/Order',
+                request_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+                response_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+                _registered_method=True)
 
 
 class PeerServicer(object):
@@ -99,6 +104,13 @@ class PeerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Order(self, request, context):
+        """OrderRequest → OrderResponse
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -124,6 +136,11 @@ def add_PeerServicer_to_server(servicer, server):
             ),
             'Push': grpc.unary_unary_rpc_method_handler(
                     servicer.Push,
+                    request_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+                    response_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+            ),
+            'Order': grpc.unary_unary_rpc_method_handler(
+                    servicer.Order,
                     request_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
                     response_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
             ),
@@ -261,6 +278,33 @@ class Peer(object):
             request,
             target,
             '/scoutd.v1.Peer/Push',
+            scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+            scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Order(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scoutd.v1.Peer/Order',
             scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
             scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
             options,

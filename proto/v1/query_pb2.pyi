@@ -57,7 +57,7 @@ class JobStatus(_message.Message):
     def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., run: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[RankStatus, _Mapping]]] = ..., open: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., ended: bool = ..., suppressed: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ...) -> None: ...
 
 class ReplayStatus(_message.Message):
-    __slots__ = ("every", "variants", "faults", "replays", "share", "agreed", "deviating", "undecided", "recipes", "request")
+    __slots__ = ("every", "variants", "faults", "replays", "share", "agreed", "deviating", "undecided", "recipes", "request", "waiting")
     EVERY_FIELD_NUMBER: _ClassVar[int]
     VARIANTS_FIELD_NUMBER: _ClassVar[int]
     FAULTS_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,7 @@ class ReplayStatus(_message.Message):
     UNDECIDED_FIELD_NUMBER: _ClassVar[int]
     RECIPES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     every: int
     variants: int
     faults: bool
@@ -78,7 +79,8 @@ class ReplayStatus(_message.Message):
     undecided: int
     recipes: _containers.RepeatedCompositeFieldContainer[RecipeStatus]
     request: int
-    def __init__(self, every: _Optional[int] = ..., variants: _Optional[int] = ..., faults: bool = ..., replays: _Optional[int] = ..., share: _Optional[float] = ..., agreed: _Optional[int] = ..., deviating: _Optional[int] = ..., undecided: _Optional[int] = ..., recipes: _Optional[_Iterable[_Union[RecipeStatus, _Mapping]]] = ..., request: _Optional[int] = ...) -> None: ...
+    waiting: int
+    def __init__(self, every: _Optional[int] = ..., variants: _Optional[int] = ..., faults: bool = ..., replays: _Optional[int] = ..., share: _Optional[float] = ..., agreed: _Optional[int] = ..., deviating: _Optional[int] = ..., undecided: _Optional[int] = ..., recipes: _Optional[_Iterable[_Union[RecipeStatus, _Mapping]]] = ..., request: _Optional[int] = ..., waiting: _Optional[int] = ...) -> None: ...
 
 class RecipeStatus(_message.Message):
     __slots__ = ("recipe", "kind", "mode", "name", "state", "reason", "peers", "replays", "cost_s", "aside", "disabled")

@@ -20,7 +20,7 @@ import grpc.aio
 import pytest
 
 from scoutd.agent.evidence import NodeReport, RankReport
-from scoutd.agent.messages import Blob, Mark, Probe, Push, Relay, Request, Sync
+from scoutd.agent.messages import Blob, Mark, Order, Probe, Push, Relay, Request, Sync
 from scoutd.daemon.peer import messagecodec, seal
 from scoutd.daemon.peer.reportcodec import encode_report
 from scoutd.daemon.peer.seal import HELLO, Membership
@@ -111,6 +111,8 @@ class Attacker:
             return Sync(marks, self.number())
         if kind == "Relay":
             return Relay(marks[0].node, marks[0].address or "x")
+        if kind == "Order":
+            return Order(self.number(), self.number(), self.random.choice((0, 1, 1 << 31)), self.number())
         return Push(tuple(Blob(mark, mutated(self.random, self.report), self.number()) for mark in marks))
 
     def mark(self) -> Mark:
@@ -150,6 +152,7 @@ def requests(node: str) -> list[Request]:
         Sync((mark, other)),
         Push((Blob(mark, report_of(node), 1000),)),
         Relay("host-8", "10.77.0.8:7641"),
+        Order(7, 0, 1, 60_000_000_000),
     ]
 
 

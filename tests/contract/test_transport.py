@@ -10,6 +10,8 @@ import pytest
 from scoutd.agent.messages import (
     Blob,
     Mark,
+    Order,
+    OrderReply,
     Probe,
     ProbeReply,
     Push,
@@ -30,6 +32,7 @@ ANSWERS: dict[type, tuple[Request, Reply]] = {
     Relay: (Relay("c", "c:1"), RelayReply(True, (MARK,))),
     Sync: (Sync((MARK,)), SyncReply((BLOB,), ("a",), (MARK,))),
     Push: (Push((BLOB,)), PushReply(1)),
+    Order: (Order(7, 0xB10C, 2, 60), OrderReply((0, 1), (2,))),
 }
 
 

@@ -33,30 +33,38 @@ def test_an_unmodified_script_whose_rank_computes_wrongly_is_stopped(site: Site)
     assert any("majority" in item["text"] for item in verdict["evidence"])
 
 
-def test_a_request_is_carried_out_and_status_tells(site: Site) -> None:
-    """Without a cadence; the weights of rank 1 are wrong in replays."""
+def test_a_request_is_carried_out_on_all_nodes_and_status_tells(site: Site) -> None:
+    """Without a cadence; the weights of rank 1 are wrong in replays. One of two agents is asked."""
     running = site.watch(
-        job(),
+        job("--pace", "0.05"),
         *PATIENT,
         "--replay-every",
         "0",
+        "--nodes",
+        "2",
         stop=False,
         SCOUTD_FAULTS="1",
         SCOUTD_FAULT="target=weights rank=1 module=blocks.0*",
     )
 
+    def second() -> tuple[str, str]:
+        return "--address", f"unix:{next(site.runtime.glob('run-*-1.sock'))}"
+
     def ready() -> bool:
-        told = (site.ask("status") or {}).get("jobs", [])
+        told = (site.ask("status", *second()) or {}).get("jobs", [])
         recipes = told[0].get("replay", {}).get("recipes", []) if told else []
         states = [each["state"] for each in recipes]
         return states.count("READY") > 3 and "LEARNING" not in states
 
+    until(lambda: list(site.runtime.glob("run-*-1.sock")), "two agents", 30.0)
     until(ready, "recipes are ready", 60.0)
-    answer = site.start(SCOUTD, "replay", "--wait").finish(90.0)
+    answer = site.start(SCOUTD, "replay", "--wait", *second()).finish(90.0)
     assert answer.code == 3, str(answer)
+    assert ": 4 ranks replay" in answer.out, str(answer)
     until(lambda: any(v["state"] == "CONFIRMED" for v in running.verdicts()), "a verdict", 30.0)
     outcome = running.end()
     assert (outcome.fault["cause"], named(outcome.fault)) == ("SDC_PARAMETER", [1]), str(outcome)
+    assert sorted(cleared(outcome.fault)) == [0, 2, 3], "both nodes have replayed"
 
 
 def test_a_slice_of_the_campaign() -> None:

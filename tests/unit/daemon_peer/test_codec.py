@@ -23,7 +23,13 @@ def healthy(ranks: int) -> NodeReport:
     return NodeReport("job", 1, "node", 1, 1, ranks, tuple(Job(ranks).ranks.values()))
 
 
-REPLY_OF = {m.ProbeReply: "Probe", m.RelayReply: "Relay", m.SyncReply: "Sync", m.PushReply: "Push"}
+REPLY_OF = {
+    m.ProbeReply: "Probe",
+    m.RelayReply: "Relay",
+    m.SyncReply: "Sync",
+    m.PushReply: "Push",
+    m.OrderReply: "Order",
+}
 
 
 @settings(max_examples=30, deadline=None)
@@ -171,3 +177,10 @@ def test_four_rounds_in_which_all_agree_add_little_to_a_probe(timed: bool, most:
     plain = m.Probe((m.Mark("node", "host:1", 1, 1, 1),), 0)
     told = m.Probe(plain.marks, 0, tallies.told())
     assert len(messagecodec.encode(told)) - len(messagecodec.encode(plain)) <= 4 * most
+
+
+@pytest.mark.parametrize("fields", [{}, {"request": 1 << 63}, {"variants": 0}, {"expires_ns": 0}], ids=str)
+def test_an_order_that_makes_no_sense_is_refused(fields: dict[str, int]) -> None:
+    body = peer_pb2.OrderRequest(**({"request": 0, "variants": 1, "expires_ns": 1} | fields))
+    with pytest.raises(ValueError, match="an order"):
+        messagecodec.decode_request("Order", body.SerializeToString())

@@ -11,6 +11,7 @@ import pytest
 
 from scoutd.agent.events import Observed, Tick
 from scoutd.agent.evidence import NodeReport
+from scoutd.agent.messages import Order, OrderReply
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import Cause
 from scoutd.daemon.clock import monotonic_ns
@@ -244,3 +245,28 @@ def test_who_has_left_still_answers_for_a_while_and_then_refuses(monkeypatch: py
         assert left.service._hosts("job") is None
 
     cluster(2, work)
+
+
+def test_an_order_reaches_every_agent_and_says_whom_it_did_not_reach() -> None:
+    order = Order(7, 0xB10C, 2, 60_000_000_000)
+
+    async def work(nodes: tuple[Node, ...]) -> None:
+        heard: list[tuple[str, str, Order]] = []
+
+        def carry_out(name: str) -> Callable[[str, Order], OrderReply]:
+            def how(job: str, order: Order) -> OrderReply:
+                heard.append((name, job, order))
+                return OrderReply((int(name[1:]),), ())
+
+            return how
+
+        for node in nodes:
+            node.neighbours.carry_out(carry_out(node.name))
+        await until(lambda: all(len(node.known()) == 4 for node in nodes), nodes)
+        await nodes[3].neighbours.close()
+        told = await nodes[0].neighbours.order("job", order)
+        assert told == {"n1": OrderReply((1,), ()), "n2": OrderReply((2,), ()), "n3": None}
+        assert sorted(heard) == [("n1", "job", order), ("n2", "job", order)]
+        assert await nodes[0].neighbours.order("another", order) == {}
+
+    cluster(4, work)

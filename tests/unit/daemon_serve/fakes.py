@@ -23,6 +23,7 @@ from scoutd.agent.evidence import (
     Source,
 )
 from scoutd.agent.history import History
+from scoutd.agent.messages import Order, OrderReply
 from scoutd.agent.moment import Moment
 from scoutd.agent.replaywatch import ReplayWatch
 from scoutd.agent.settings import Settings
@@ -204,4 +205,9 @@ def verdict(identity: str = "aa", state: State = State.CONFIRMED, job: str = "j"
 
 def no_replays() -> ReplayRequests:
     """Requests of an agent without jobs."""
-    return ReplayRequests(lambda: (), lambda job, request: {}, lambda job: [], FakeClock())
+    return ReplayRequests(lambda: (), lambda job, request: {}, nowhere, FakeClock())
+
+
+async def nowhere(job: str, order: Order) -> dict[str, OrderReply | None]:
+    """A job on one node."""
+    return {}

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from scoutd.agent.messages import Order, OrderReply
 from scoutd.agent.replay import RecipeState, ReplayCost
 from scoutd.daemon import codec
 from scoutd.daemon.clock import Stamps
@@ -63,12 +64,17 @@ class Site:
         )
         self.jobs = jobs
         self.requests: list[Request] = []
-        replays = ReplayRequests(lambda: self.jobs, self.tell, lambda job: ["n1"], clock)
+        self.orders: list[Order] = []
+        replays = ReplayRequests(lambda: self.jobs, self.tell, self.spread, clock)
         self.server = GrpcServer(QueryService(view), ControlService(self.conclude, self.ledger, replays))
 
     def tell(self, job: str, request: Request) -> dict[int, bool]:
         self.requests.append(request)
         return {0: True, 1: False}
+
+    async def spread(self, job: str, order: Order) -> dict[str, OrderReply | None]:
+        self.orders.append(order)
+        return {"n1": OrderReply((2,), (3,)), "n2": None}
 
     async def conclude(self, run: str) -> None:
         self.concluded.append(run)
@@ -288,9 +294,10 @@ def test_a_replay_is_requested_on_the_socket_and_nowhere_else(path: Path) -> Non
         site.jobs[:] = [replaying_job()]
         request = pb.RequestReplayRequest(recipe="blocks.1", variants=3)
         answer = await query_pb2_grpc.ControlStub(channel).RequestReplay(request)
-        assert (list(answer.ranks), list(answer.refused), list(answer.elsewhere)) == ([0], [1], ["n1"])
-        (told,) = site.requests
+        assert (list(answer.ranks), list(answer.refused), list(answer.elsewhere)) == ([0, 2], [1, 3], ["n2"])
+        (told,), (order,) = site.requests, site.orders
         assert (told.recipe, told.variants, told.request) == (1, 3, answer.request)
+        assert (order.recipe, order.variants, order.request) == (1, 3, answer.request)
         async with grpc.aio.insecure_channel(site.targets[1]) as remote:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await query_pb2_grpc.ControlStub(remote).RequestReplay(request)
