@@ -16,6 +16,7 @@ from typing import Final
 
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import ranks_text
+from scoutd.agent.statement import stated
 from scoutd.agent.verdict import EvidenceItem, State, Symptom, Verdict, verdict_id
 
 MOST_EVIDENCE: Final = 32
@@ -76,7 +77,7 @@ class ReplayLedger:
             return reports + self._extend(identity, finding)
         if not ranks and blamed:
             return reports  # somebody is named for this already
-        made = _verdict(finding, identity, job, generation, now_ns)
+        made = stated(finding, identity, job, generation, now_ns)
         self._cases[identity] = _Case(frozenset(finding.ranks))
         opened = replace(made, state=State.OPEN, confirmed_ns=None, detection_latency_ns=None)
         return [*reports, opened, self._keep(made)]
@@ -148,29 +149,4 @@ def _only(finding: Finding, ranks: frozenset[int]) -> Finding:
         finding,
         implicated=tuple(i for i in finding.implicated if i.rank in ranks),
         evidence=tuple(e for e in finding.evidence if e.rank is None or e.rank in ranks),
-    )
-
-
-def _verdict(finding: Finding, identity: str, job: str, generation: int, now_ns: int) -> Verdict:
-    return Verdict(
-        id=identity,
-        job=job,
-        generation=generation,
-        symptom=finding.symptom,
-        status=finding.status,
-        state=State.CONFIRMED,
-        cause=finding.cause,
-        scope=finding.scope,
-        phase=finding.phase,
-        operation=finding.operation,
-        summary=finding.summary,
-        action=finding.action,
-        opened_ns=now_ns,
-        implicated=finding.implicated,
-        cleared=finding.cleared,
-        peer_group=finding.peer_group,
-        evidence=finding.evidence,
-        confirmed_ns=now_ns,
-        detection_latency_ns=finding.onset_age_ns,
-        onset_ns=now_ns - finding.onset_age_ns,
     )

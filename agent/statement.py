@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
@@ -38,11 +39,23 @@ def verdict(
     now_ns: int,
     old: Verdict | None,
 ) -> Verdict:
-    """The finding as a verdict under this identity. ``old`` is the same event's verdict until now: it began
-    when that began."""
-    confirmed = finding.hold is None
+    """The finding as a verdict under this identity, with the stacks and notes of its moment. ``old`` is the
+    same event's verdict until now: it began when that began."""
     about = [r for r in finding.ranks if r in snapshot.ranks]
     stacks = ((r, snapshot.ranks[r].stack) for r in about)
+    return replace(
+        stated(finding, identity, job, generation, now_ns),
+        opened_ns=old.opened_ns if old else now_ns,
+        stacks=tuple(RankStack(r, stack) for r, stack in stacks if stack is not None),
+        death_notes=tuple(
+            RankNote(r, n) for r, report in sorted(snapshot.ranks.items()) for n in report.notes
+        ),
+    )
+
+
+def stated(finding: Finding, identity: str, job: str, generation: int, now_ns: int) -> Verdict:
+    """What the finding alone says, as a verdict under this identity that begins now."""
+    confirmed = finding.hold is None
     return Verdict(
         id=identity,
         job=job,
@@ -56,15 +69,11 @@ def verdict(
         operation=finding.operation,
         summary=finding.summary,
         action=finding.action,
-        opened_ns=old.opened_ns if old else now_ns,
+        opened_ns=now_ns,
         implicated=finding.implicated,
         cleared=finding.cleared,
         peer_group=finding.peer_group,
         evidence=finding.evidence,
-        stacks=tuple(RankStack(r, stack) for r, stack in stacks if stack is not None),
-        death_notes=tuple(
-            RankNote(r, n) for r, report in sorted(snapshot.ranks.items()) for n in report.notes
-        ),
         suppressed_because=finding.held,
         confirmed_ns=now_ns if confirmed else None,
         closed_ns=now_ns if finding.hold is State.SUPPRESSED else None,
