@@ -226,8 +226,10 @@ def install_backward(boundaries: Boundaries, begins: Callable[[], None]) -> None
     boundaries.swap(function, boundaries.bracket("backward", Phase.BACKWARD, "backward", before=begins))
 
 
-def install_groups(boundaries: Boundaries) -> None:
+def install_groups(boundaries: Boundaries, let_go: Callable[[], None]) -> None:
     """Wrapping a model blocks until all members come; leaving is publishing EXITING.
+
+    ``let_go`` is called before the default group is destroyed.
 
     Who has destroyed the default group has left the job, whatever the process does afterwards: it may end
     without passing the interpreter's exit, by a launcher's ``os._exit``.
@@ -240,6 +242,9 @@ def install_groups(boundaries: Boundaries) -> None:
         bracketed = wrap(function)
 
         def destroys(*args: Any, **kwargs: Any) -> Any:
+            group = args[0] if args else kwargs.get("group")
+            if group is None or group is c10d.GroupMember.WORLD:
+                guard.run("groups", let_go, None)
             result = bracketed(*args, **kwargs)
             if not c10d.is_initialized():
                 guard.run(

@@ -114,7 +114,7 @@ class Agreement:
     """Finds the identity without ever blocking the trainer; ``found`` is called once, with it."""
 
     def __init__(self, store: Any, rank: int, user_folder: Path, found: Callable[[Identity], None]) -> None:
-        self._store: Final = None if store is None else c10d.PrefixStore("scoutd/", store)
+        self._store = None if store is None else c10d.PrefixStore("scoutd/", store)
         self._rank: Final = rank
         self._user_folder: Final = user_folder
         self._found: Final = found
@@ -142,6 +142,13 @@ class Agreement:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(1.0)
+
+    def let_go(self) -> None:
+        """The trainer gives its store up: the identity is known by now, and the store is held no more."""
+        self.stop()
+        if not self.known:
+            self.conclude()
+        self._store = None
 
     def _look(self) -> Identity | None:
         if self._store is None or not self._store.check([KEY]):

@@ -54,7 +54,7 @@ class Rendezvous:
         address: Callable[[], str],
         publish: Callable[[shm.Discovery], None],
     ) -> None:
-        self._store: Final = None if store is None else c10d.PrefixStore("scoutd/", store)
+        self._store = None if store is None else c10d.PrefixStore("scoutd/", store)
         self._rank: Final = rank
         self._world_size: Final = world_size
         self._address: Final = address
@@ -80,6 +80,11 @@ class Rendezvous:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(1.0)
+
+    def let_go(self) -> None:
+        """The trainer gives its store up."""
+        self.stop()
+        self._store = None
 
     def turn(self, gathering: bool) -> None:
         """One look at the store and at our agent. ``gathering``: there is still time to find more seeds."""

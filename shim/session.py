@@ -97,6 +97,7 @@ class Session:
         self._identity = Identity("", 0)
         self._attached_ns: Final = time.monotonic_ns()
         self._exited = False
+        self.left = False
 
     def begin(self, model: torch.nn.Module | None) -> None:
         """All parts are in; those that failed are counted and off."""
@@ -131,7 +132,7 @@ class Session:
             ("checkpoint", lambda: boundaries.install_checkpoints(bounds)),
             ("compile", lambda: boundaries.install_compile(bounds)),
             ("backward", lambda: boundaries.install_backward(bounds, self.discovery.scan)),
-            ("groups", lambda: boundaries.install_groups(bounds)),
+            ("groups", lambda: boundaries.install_groups(bounds, self.let_go)),
             ("modules", lambda: self.discovery.install()),
         ]
 
@@ -142,6 +143,13 @@ class Session:
         self.file.settle(identity.job, identity.generation, self.rank)
         self.guard.run("rendezvous", lambda: self.rendezvous.begin(identity), None)
         self.guard.run("replay", lambda: self.replays.channel.begin(identity.generation), None)
+
+    def let_go(self) -> None:
+        """The default group is about to be destroyed: who still held the store would keep its server alive,
+        and a next ``init_process_group`` would find the keys of this one."""
+        self.left = True
+        for part in (self.agreement, self.rendezvous, self.replays.channel):
+            self.guard.run("store", part.let_go, None)
 
     def tell(self, found: shm.Discovery) -> None:
         """The agent can read how to find those of other nodes."""
@@ -270,7 +278,7 @@ def attach(
     if c10d.GroupMember.WORLD is None:
         raise RuntimeError("attach() comes after init_process_group()")
     place = dist.get_rank(), dist.get_world_size()
-    if _session is not None and (_session.rank, _session.world_size) != place:
+    if _session is not None and (_session.left or (_session.rank, _session.world_size) != place):
         detach()
     if _session is not None:
         current = _session

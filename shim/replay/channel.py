@@ -45,7 +45,7 @@ class Channel:
     """One rank's end. ``store`` is the trainer's, None where there is none: then nothing is told or heard."""
 
     def __init__(self, store: Any, guard: Guard, poll: Callable[[], None]) -> None:
-        self._store: Final = None if store is None else c10d.PrefixStore("scoutd/", store)
+        self._store = None if store is None else c10d.PrefixStore("scoutd/", store)
         self._guard: Final = guard
         self._poll: Final = poll
         self._prefix = ""
@@ -68,6 +68,11 @@ class Channel:
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(1.0)
+
+    def let_go(self) -> None:
+        """The trainer gives its store up."""
+        self.stop()
+        self._store = None
 
     def tell(self, name: str, content: bytes) -> None:
         """The note will be there for the others."""

@@ -1,7 +1,7 @@
 """One rank calls something else where the bytes fit: nothing hangs, nothing fails, the results are wrong.
 
 ``--fault``: what the rank does in one step's collective. ``legal``: nobody does anything wrong, although the
-fingerprints of some calls differ and one rank tries calls that are refused.
+fingerprints of some calls differ, one rank tries calls that are refused, and all make their group anew.
 """
 
 from __future__ import annotations
@@ -40,6 +40,14 @@ def legal(rank: int) -> None:
     dist.all_gather_object([None] * dist.get_world_size(), {"rank": rank})
 
 
+def again() -> None:
+    """The group is made anew, under its old name and with its old store's address."""
+    dist.init_process_group("gloo")
+    for _ in range(20):
+        dist.barrier()
+    dist.destroy_process_group()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", default="", choices=FAULTS)
@@ -59,6 +67,8 @@ def main() -> None:
             legal(rank)
         time.sleep(chosen.pause)
     dist.destroy_process_group()
+    if chosen.fault == "legal":
+        again()
 
 
 if __name__ == "__main__":
