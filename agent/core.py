@@ -100,7 +100,7 @@ class Core:
 
     def moment(self, verdict_id: str) -> Moment | None:
         """What one of the newest verdicts was decided on; None for older ones and unknown ids."""
-        return self._moments.get(verdict_id)
+        return self._moments.get(verdict_id) or self.replays.moment(verdict_id)
 
     @property
     def _mine(self) -> tuple[RankReport, ...]:

@@ -14,10 +14,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
+from scoutd.agent.lifecycle import Known
 from scoutd.agent.narrative import ranks_text
 from scoutd.agent.statement import stated
-from scoutd.agent.verdict import EvidenceItem, State, Symptom, Verdict, verdict_id
+from scoutd.agent.verdict import (
+    Action,
+    Cause,
+    EvidenceItem,
+    Scope,
+    State,
+    Status,
+    Symptom,
+    Verdict,
+    verdict_id,
+)
 
 MOST_EVIDENCE: Final = 32
 """Lines of evidence of one verdict; the first ones stay, the last line counts."""
@@ -58,6 +70,36 @@ class ReplayLedger:
     def _named(self, symptom: Symptom) -> frozenset[int]:
         about = (case.ranks for i, case in self._cases.items() if self._verdicts[i].symptom is symptom)
         return frozenset[int]().union(*about)
+
+    def known(self, now_ns: int) -> tuple[Known, ...]:
+        """The verdicts that hold."""
+        held = ((case, self._verdicts[identity]) for identity, case in self._cases.items())
+        return tuple(
+            Known(v.id, v.cause, v.state, tuple(sorted(case.ranks)), v.implicated, now_ns - v.opened_ns)
+            for case, v in held
+        )
+
+    def resume(self, known: Iterable[Known], now_ns: int) -> None:
+        """These verdicts hold, as ``known`` told; they say no more than that."""
+        for each in known:
+            symptom = Symptom.STRAGGLER if each.cause is Cause.COMPUTE_STRAGGLER else Symptom.SDC
+            self._cases[each.id] = _Case(frozenset(each.ranks))
+            self._verdicts[each.id] = Verdict(
+                id=each.id,
+                job="",
+                generation=1,
+                symptom=symptom,
+                status=Status.ATTRIBUTED if each.ranks else Status.INCONCLUSIVE,
+                state=each.state,
+                cause=each.cause,
+                scope=Scope.RANK,
+                phase=Phase.NONE,
+                operation="",
+                summary="",
+                action=Action.NONE,
+                opened_ns=now_ns - each.opened_age_ns,
+                implicated=each.blamed,
+            )
 
     def take(self, finding: Finding, job: str, generation: int, now_ns: int) -> list[Verdict]:
         """The states to report: of a new verdict, or of one that this finding says more about."""

@@ -13,26 +13,35 @@ deterministic either, however seldom it shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from scoutd.agent import straggling
 from scoutd.agent.evidence import NodeReport
+from scoutd.agent.finding import Finding
+from scoutd.agent.lifecycle import Known
+from scoutd.agent.moment import Moment
 from scoutd.agent.replay import RecipeView, RoundKey
 from scoutd.agent.replayfinding import Place, finding
 from scoutd.agent.replayledger import ReplayLedger
+from scoutd.agent.replaymoment import moment_of
 from scoutd.agent.replays import Rounds
 from scoutd.agent.sdc import Judgement, Round, judge
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.slowness import HOLD_NS, Slowness
+from scoutd.agent.straggler import GROUPS_LIMIT, Stragglers, StragglerSettings
 from scoutd.agent.straggler import Judgement as Pace
-from scoutd.agent.straggler import Stragglers
 from scoutd.agent.tally import Tally as Told
-from scoutd.agent.verdict import Verdict
+from scoutd.agent.verdict import State, Verdict
 
 MOST_ASIDE: Final = 256
-CLEAN_ROUNDS: Final = 6
+KEPT_MOMENTS: Final = 16
+"""Verdicts whose rounds are kept."""
+SLOW_ROUNDS: Final = StragglerSettings().rounds
+CLEAN_ROUNDS: Final = 2 * SLOW_ROUNDS
 """Twice what confirms a straggler ends its verdict, in rounds of any recipe."""
 
 
@@ -44,6 +53,20 @@ class Tally:
     agreed: int = 0
     deviating: int = 0
     undecided: int = 0
+
+
+@dataclass(frozen=True)
+class _Scene:
+    """Where and when rounds are judged."""
+
+    reports: tuple[NodeReport, ...]
+    job: str
+    generation: int
+    now_ns: int
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        return {r.rank: (each.node, r.pid, r.device) for each in self.reports for r in each.ranks}
 
 
 class ReplayWatch:
@@ -59,6 +82,8 @@ class ReplayWatch:
         self._stragglers: Final = Stragglers()
         self._slowness: Final = Slowness()
         self._heard: list[RoundKey] = []
+        self._timed: Final[OrderedDict[tuple[int, int], deque[Round]]] = OrderedDict()
+        self._moments: Final[dict[str, Moment]] = {}
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -79,6 +104,7 @@ class ReplayWatch:
         self._stragglers.clear()
         self._slowness.clear()
         self._heard.clear()
+        self._timed.clear()
         return self._ledger.restart(generation, now_ns)
 
     def tick(
@@ -95,12 +121,32 @@ class ReplayWatch:
         changed = self._judge_heard(now_ns) if self._heard else []
         if not due and not self.wanted:
             return changed
-        places = {r.rank: (each.node, r.pid, r.device) for each in reports for r in each.ranks}
+        scene = _Scene(tuple(reports), job, generation, now_ns)
         for round_ in due:
             if not round_.again and round_.at.recipe not in self.aside:
-                changed += self._judge(round_, places, job, generation, now_ns)
-            changed += self._judge_times(round_, places, job, generation, now_ns)
-        return changed + self._judge_suspects(places, job, generation, now_ns, final)
+                changed += self._judge(round_, scene)
+            changed += self._judge_times(round_, scene)
+        return changed + self._judge_suspects(scene, 0 if final else HOLD_NS)
+
+    def moment(self, verdict_id: str) -> Moment | None:
+        """What one of the newest verdicts was decided on first; None for older ones and unknown ids."""
+        return self._moments.get(verdict_id)
+
+    def resume(self, known: Iterable[Known], now_ns: int) -> None:
+        """These verdicts hold already."""
+        self._ledger.resume(known, now_ns)
+
+    def _report(self, found: Finding, rounds: Sequence[Round], scene: _Scene) -> list[Verdict]:
+        """The verdicts that this finding makes or extends; what new ones were decided on is kept."""
+        known = self._ledger.known(scene.now_ns)
+        changed = self._ledger.take(found, scene.job, scene.generation, scene.now_ns)
+        names = self.rounds.names
+        where = (scene.reports, scene.job, scene.generation, self._settings, known)
+        for identity in {v.id for v in changed if v.state is State.OPEN}:
+            self._moments[identity] = moment_of(rounds, names, *where)
+        while len(self._moments) > KEPT_MOMENTS:
+            del self._moments[next(iter(self._moments))]
+        return changed
 
     @property
     def blamed(self) -> frozenset[int]:
@@ -144,9 +190,7 @@ class ReplayWatch:
         view: RecipeView | None = self.rounds.names.get(recipe)
         return f"{view.kind.value} {view.name}" if view is not None else f"{recipe:016x}"
 
-    def _judge(
-        self, round_: Round, places: dict[int, Place], job: str, generation: int, now_ns: int
-    ) -> list[Verdict]:
+    def _judge(self, round_: Round, scene: _Scene) -> list[Verdict]:
         judgement = judge(round_)
         self._note_restless(round_)
         aside = judgement.aside or self._wanders(round_)
@@ -158,46 +202,46 @@ class ReplayWatch:
         changed: list[Verdict] = []
         recipe = self.rounds.names.get(round_.at.recipe)
         for deviation in judgement.deviations:
-            found = finding(deviation, judgement, round_, recipe, places)
-            changed += self._ledger.take(found, job, generation, now_ns)
+            found = finding(deviation, judgement, round_, recipe, scene.places)
+            changed += self._report(found, [round_], scene)
         return changed
 
-    def _judge_times(
-        self, round_: Round, places: dict[int, Place], job: str, generation: int, now_ns: int
-    ) -> list[Verdict]:
-        if self._slowness.hand(round_, now_ns) or round_.again:
+    def _judge_times(self, round_: Round, scene: _Scene) -> list[Verdict]:
+        if self._slowness.hand(round_, scene.now_ns) or round_.again:
             return []
         judgement = straggling.judge(self._stragglers, round_)
         if judgement is None:
             return []
-        changed = self._name_slow(judgement, round_, places, job, generation, now_ns)
-        return changed + self._ledger.clean(straggling.healthy(judgement, round_), CLEAN_ROUNDS, now_ns)
+        changed = self._name_slow(judgement, self._remember(round_), scene)
+        healthy = straggling.healthy(judgement, round_)
+        return changed + self._ledger.clean(healthy, CLEAN_ROUNDS, scene.now_ns)
 
-    def _judge_suspects(
-        self, places: dict[int, Place], job: str, generation: int, now_ns: int, final: bool
-    ) -> list[Verdict]:
+    def _remember(self, round_: Round) -> list[Round]:
+        """The newest rounds of this recipe whose times were judged here, this one the last."""
+        series = (round_.at.recipe, round_.at.group)
+        rounds = self._timed.setdefault(series, deque(maxlen=SLOW_ROUNDS))
+        self._timed.move_to_end(series)
+        if len(self._timed) > GROUPS_LIMIT:
+            self._timed.popitem(last=False)
+        rounds.append(round_)
+        return list(rounds)
+
+    def _judge_suspects(self, scene: _Scene, hold_ns: int) -> list[Verdict]:
         """Suspicions of which all results are here; about ranks that are named already they say nothing."""
         changed: list[Verdict] = []
-        while rounds := self._slowness.due(now_ns, 0 if final else HOLD_NS):
+        while rounds := self._slowness.due(scene.now_ns, hold_ns):
             judgement = self._stragglers.judge([straggling.times(each) for each in rounds])
             if set(judgement.confirmed) - self._ledger.slow:
-                changed += self._name_slow(judgement, rounds[-1], places, job, generation, now_ns)
+                changed += self._name_slow(judgement, rounds, scene)
             self._slowness.settle(rounds[-1].at, bool(judgement.confirmed))
         return changed
 
-    def _name_slow(
-        self,
-        judgement: Pace,
-        round_: Round,
-        places: dict[int, Place],
-        job: str,
-        generation: int,
-        now_ns: int,
-    ) -> list[Verdict]:
+    def _name_slow(self, judgement: Pace, rounds: Sequence[Round], scene: _Scene) -> list[Verdict]:
         if not judgement.confirmed:
             return []
-        found = straggling.finding(judgement, round_, self.rounds.names.get(round_.at.recipe), places)
-        return self._ledger.take(found, job, generation, now_ns)
+        recipe = self.rounds.names.get(rounds[-1].at.recipe)
+        found = straggling.finding(judgement, rounds[-1], recipe, scene.places)
+        return self._report(found, rounds, scene)
 
     def _judge_heard(self, now_ns: int) -> list[Verdict]:
         """Ranks that were named for their times are still slow, or are quick, by the sketches."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from scoutd.agent.moment import judge_again
+from scoutd.agent.again import judge_again
 from scoutd.agent.verdict import State, Verdict
 from scoutd.daemon.analyze.bundle import unpack
 from scoutd.daemon.analyze.files import read

@@ -121,6 +121,7 @@ def _head(moment: Moment) -> dict[str, Any]:
         "stale": sorted(moment.stale),
         "quiet_ns": dict(moment.quiet),
         "judge_deaths": moment.judge_deaths,
+        "replays": moment.replays,
         "settings": settings,
         "known": [asdict(each) for each in moment.known],
     }
@@ -164,6 +165,7 @@ def _moment(head: Mapping[str, Any], files: Mapping[str, bytes]) -> Moment:
         settings=_settings(head["settings"]),
         known=tuple(_known(each) for each in head["known"]),
         quiet={str(node): int(ns) for node, ns in head.get("quiet_ns", {}).items()},
+        replays=bool(head.get("replays", False)),
     )
 
 

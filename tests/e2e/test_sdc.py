@@ -62,9 +62,17 @@ def test_a_request_is_carried_out_on_all_nodes_and_status_tells(site: Site) -> N
     assert answer.code == 3, str(answer)
     assert ": 4 ranks replay" in answer.out, str(answer)
     until(lambda: any(v["state"] == "CONFIRMED" for v in running.verdicts()), "a verdict", 30.0)
+    file = site.folder / "bundle.tar.gz"
+    saved = site.start(SCOUTD, "bundle", running.verdicts()[0]["id"], "-o", str(file), *second()).finish(30.0)
+    assert saved.code == 0, str(saved)
     outcome = running.end()
     assert (outcome.fault["cause"], named(outcome.fault)) == ("SDC_PARAMETER", [1]), str(outcome)
     assert sorted(cleared(outcome.fault)) == [0, 2, 3], "both nodes have replayed"
+    again = site.start(SCOUTD, "analyze", str(file), "--json").finish(30.0)
+    assert (again.code, again.err) == (0, ""), str(again)
+    told = json.loads(again.out)
+    for key in ("id", "job", "cause", "state", "implicated", "cleared", "summary", "evidence"):
+        assert told[key] == outcome.fault[key], key
 
 
 def test_a_slice_of_the_campaign() -> None:

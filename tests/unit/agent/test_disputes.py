@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from scoutd.agent.again import judge_again
 from scoutd.agent.replay import Part, ReplayResult
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Cause, State
@@ -137,3 +138,21 @@ def test_times_are_judged_although_a_rank_computes_wrongly() -> None:
     for name in pair.parties:
         slow = [implicated(v) for v in pair.confirmed(name) if v.cause is Cause.COMPUTE_STRAGGLER]
         assert slow[:1] == [[3]]
+
+
+def test_verdicts_of_both_agents_are_found_again_from_the_evidence_of_either() -> None:
+    pair, dice = pair_of_four(), random.Random(7)
+    timed(pair, range(50, 53), {2: 2.0}, dice)
+    replayed(pair, 53, {1: broken(result(53), Part.OUTPUT)})
+    for name, party in pair.parties.items():
+        assert len(pair.confirmed(name)) == 2
+        for verdict in pair.confirmed(name):
+            moment = party.core.moment(verdict.id)
+            assert moment is not None
+            found = {v.id: v for v in judge_again(moment, pair.job.now)}[verdict.id]
+            assert (found.summary, found.implicated, found.cleared, found.evidence) == (
+                verdict.summary,
+                verdict.implicated,
+                verdict.cleared,
+                verdict.evidence,
+            )

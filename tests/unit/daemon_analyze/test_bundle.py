@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from scoutd.agent.replay import Part
 from scoutd.agent.verdict import State, Verdict
 from scoutd.daemon.analyze import analyze
 from scoutd.daemon.analyze.bundle import Bundle, pack, unpack
 from scoutd.daemon.config import Config, HooksSection, PeersSection
 from scoutd.daemon.errors import ConfigError
 from tests.unit.agent.job import Job, confirmed
+from tests.unit.agent.replaying import Replaying, broken, result
 
 AT = 1_700_000_000_000_000_000
 
@@ -65,6 +67,20 @@ def test_no_secret_is_inside() -> None:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         texts = [archive.extractfile(entry) for entry in archive]
         assert all(b"hunter2" not in text.read() for text in texts if text is not None)
+
+
+def test_a_verdict_of_replays_comes_out_of_its_rounds(tmp_path: Path) -> None:
+    job = Replaying(5)
+    job.replays(50, {2: broken(result(50), Part.OUTPUT)})
+    (verdict,) = job.confirmed()
+    moment = job.core.moment(verdict.id)
+    assert moment is not None
+    file = tmp_path / "b.tar.gz"
+    file.write_bytes(pack(Bundle(verdict.id, moment, AT, {}), "{}", Config(), ""))
+    again, trouble = analyze(file)
+    assert trouble == []
+    assert (again.id, again.summary, again.evidence) == (verdict.id, verdict.summary, verdict.evidence)
+    assert (again.implicated, again.cleared) == (verdict.implicated, verdict.cleared)
 
 
 def archive(**files: bytes) -> bytes:
