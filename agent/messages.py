@@ -128,8 +128,20 @@ class OrderReply:
     refused: tuple[int, ...]
 
 
-Request = Probe | Relay | Sync | Push | Order
-Reply = ProbeReply | RelayReply | SyncReply | PushReply | OrderReply
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What do you see of the job's parallel layout? Not part of the exchange, like an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutReply:
+    """``topology``: in the form in which it is shown to people, empty where there is nothing to tell."""
+
+    topology: bytes
+
+
+Request = Probe | Relay | Sync | Push | Order | Layout
+Reply = ProbeReply | RelayReply | SyncReply | PushReply | OrderReply | LayoutReply
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from scoutd.daemon.sdnotify import Notifier
 from scoutd.daemon.serve.control import ControlService
 from scoutd.daemon.serve.grpc_server import GrpcServer
 from scoutd.daemon.serve.http import HttpServer
+from scoutd.daemon.serve.layout import part_for_others
 from scoutd.daemon.serve.metrics import Metrics
 from scoutd.daemon.serve.query import QueryService, View
 from scoutd.daemon.serve.replay_requests import ReplayRequests
@@ -117,6 +118,11 @@ class Agent:
             await self._become_ready(stack)
             await self._loop.run(self._stop)
             await self._shut_down()
+
+    def _layout(self, job: str) -> bytes:
+        """What is seen here of a job's layout, for its other agents."""
+        found = self._loop.jobs.get(job)
+        return part_for_others(found) if found is not None else b""
 
     def _replay_requests(self) -> ReplayRequests:
         """Requests of this node's users, and those that other agents of a job pass on."""
@@ -201,9 +207,11 @@ class Agent:
             ledger=ledger,
             watchers=self._watchers,
             members=self._neighbours.members,
+            layouts=self._neighbours.layouts,
             shelf=self._loop.shelf,
             config=lambda: self.config,
         )
+        self._neighbours.show_layout(self._layout)
         self._ledger = ledger
         self._grpc = GrpcServer(
             QueryService(view),

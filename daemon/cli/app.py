@@ -180,7 +180,7 @@ def explain(
 
 @app.command()
 def topology(job: Job = "", address: Address = None, json: Json = False) -> None:
-    """Show where the ranks are and which process groups they form."""
+    """Show where the ranks of the whole job are and which process groups they form."""
     from scoutd.daemon.cli import read
 
     read.topology(address, job, json)

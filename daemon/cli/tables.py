@@ -162,10 +162,14 @@ def topology(response: query.GetTopologyResponse) -> RenderableType:
     """Per job: where the ranks are, which process groups they form, and who can be compared with whom."""
     parts: list[RenderableType] = []
     for job in response.jobs:
-        head = f"job {job.job}, generation {job.generation}, {job.world_size} ranks"
+        known = "" if len(job.ranks) >= job.world_size else f", {len(job.ranks)} of them known"
+        head = f"job {job.job}, generation {job.generation}, {job.world_size} ranks{known}"
         parts += [Text(head, style="bold"), *map(_mesh, job.meshes), _places(job), _groups(job)]
         parts += [_peers(job)] if job.peer_groups else []
         parts += [Text(f"warning: {warning}", style="yellow") for warning in job.warnings]
+        parts += (
+            [Text(f"not told: the ranks of {', '.join(job.missing)}", style="yellow")] if job.missing else []
+        )
         parts.append(Text())
     return Group(*parts[:-1]) if parts else Text("no job is running on this node")
 

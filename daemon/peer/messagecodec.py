@@ -14,6 +14,8 @@ from google.protobuf.message import DecodeError, Message
 
 from scoutd.agent.messages import (
     Blob,
+    Layout,
+    LayoutReply,
     Mark,
     Order,
     OrderReply,
@@ -43,12 +45,16 @@ MAX_MARKS: Final = 1 << 15
 MOST_RANKS: Final = 1 << 16
 """Of one node, whose ranks were told of an order."""
 
+LAYOUT_BYTES: Final = 64 << 10
+"""Of one node: 16 ranks in 20 groups of 64 need 5 kB."""
+
 KINDS: Final[dict[type, str]] = {
     Probe: "Probe",
     Relay: "Relay",
     Sync: "Sync",
     Push: "Push",
     Order: "Order",
+    Layout: "Layout",
 }
 
 
@@ -175,6 +181,12 @@ def _read_order_reply(message: pb.OrderResponse) -> OrderReply:
     return OrderReply(tuple(message.ranks), tuple(message.refused))
 
 
+def _read_layout_reply(message: pb.LayoutResponse) -> LayoutReply:
+    if len(message.topology) > LAYOUT_BYTES:
+        raise ValueError(f"a layout of {len(message.topology)} bytes")
+    return LayoutReply(message.topology)
+
+
 _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
     Probe: lambda m: pb.ProbeRequest(
         marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
@@ -199,6 +211,8 @@ _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
         request=m.request, recipe=m.recipe, variants=m.variants, expires_ns=m.expires_ns
     ),
     OrderReply: lambda m: pb.OrderResponse(ranks=m.ranks, refused=m.refused),
+    Layout: lambda m: pb.LayoutRequest(),
+    LayoutReply: lambda m: pb.LayoutResponse(topology=m.topology),
 }
 _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (pb.ProbeRequest, _read_probe),
@@ -212,6 +226,7 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     ),
     "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
     "Order": (pb.OrderRequest, _read_order),
+    "Layout": (pb.LayoutRequest, lambda m: Layout()),
 }
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (
@@ -222,4 +237,5 @@ _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Sync": (pb.SyncResponse, _read_sync_reply),
     "Push": (pb.PushResponse, lambda m: PushReply(m.taken)),
     "Order": (pb.OrderResponse, _read_order_reply),
+    "Layout": (pb.LayoutResponse, _read_layout_reply),
 }

@@ -154,6 +154,15 @@ class Neighbours:
         party = self._parties.get(job)
         return await party.order(order) if party is not None else {}
 
+    def show_layout(self, how: Callable[[str], bytes]) -> None:
+        """``how`` tells another agent of a job what is seen here of its layout."""
+        self._station.layout = how
+
+    async def layouts(self, job: str) -> dict[str, bytes | None]:
+        """See ``JobParty.layouts``; nobody for a job that is not shared."""
+        party = self._parties.get(job)
+        return await party.layouts() if party is not None else {}
+
     def states(self) -> Counter[str]:
         """How many peers of all jobs are in which state, this agent not counted."""
         found: Counter[str] = Counter(ALIVE=0, UNREACHABLE=0, LEFT=0)

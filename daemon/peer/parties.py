@@ -20,7 +20,7 @@ from typing import Any, Final
 from scoutd.agent.events import Conclude, Effect, Event, Observed, Tick
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.history import History
-from scoutd.agent.messages import Order, OrderReply, Outgoing, Relay, Reply, Request
+from scoutd.agent.messages import Layout, LayoutReply, Order, OrderReply, Outgoing, Relay, Reply, Request
 from scoutd.agent.moment import Moment
 from scoutd.agent.party import Party
 from scoutd.agent.replaywatch import ReplayWatch
@@ -92,6 +92,8 @@ class Station:
     failed: Callable[[Exception], None]
     carry_out: Callable[[str, Order], OrderReply] = lambda job, order: OrderReply((), ())
     """Has the ranks of a job here replay."""
+    layout: Callable[[str], bytes] = lambda job: b""
+    """What is seen here of a job's layout."""
     address: str = ""
     late_ns: int = 0
     """How late the main loop's last round came."""
@@ -216,6 +218,8 @@ class JobParty:
             return self._party.relayed(await self._relay(request))
         if isinstance(request, Order):
             return self._station.carry_out(self.job, request)
+        if isinstance(request, Layout):
+            return LayoutReply(self._station.layout(self.job))
         now = self._station.clock()
         quiet = not self.exchange.alarmed(now)
         reply = self._party.handle(request, now)
@@ -225,13 +229,23 @@ class JobParty:
 
     async def order(self, order: Order) -> dict[str, OrderReply | None]:
         """What every other agent of the job did with the order; None where it could not be told in time."""
+        replies = await self._ask_all(order)
+        return {node: each if isinstance(each, OrderReply) else None for node, each in replies.items()}
+
+    async def layouts(self) -> dict[str, bytes | None]:
+        """What every other agent of the job sees of its layout; None where it did not tell in time."""
+        replies = await self._ask_all(Layout())
+        told = {node: each.topology for node, each in replies.items() if isinstance(each, LayoutReply)}
+        return {node: told.get(node) for node in replies}
+
+    async def _ask_all(self, request: Request) -> dict[str, Reply | None]:
+        """Every other agent's answer, by node; None where there was none in time."""
         turns = asyncio.Semaphore(ORDERS_AT_ONCE)
         members = [m for m in self.members(self._station.clock()) if not m.me and m.state != "LEFT"]
 
-        async def one(member: Member) -> OrderReply | None:
+        async def one(member: Member) -> Reply | None:
             async with turns:
-                reply = await self._ask(Outgoing(member.node, member.address, order, ORDER_NS))
-                return reply if isinstance(reply, OrderReply) else None
+                return await self._ask(Outgoing(member.node, member.address, request, ORDER_NS))
 
         tasks = {member.node: asyncio.ensure_future(one(member)) for member in members}
         if tasks:

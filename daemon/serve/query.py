@@ -1,10 +1,11 @@
 """The Query service: what people and restart tools ask. Read-only; answers from memory, never waits for a
-round of the main loop."""
+round of the main loop. Only for the layout of a job the agents of other nodes are asked."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +29,11 @@ MAX_ARCHIVE_BYTES: Final = 15 << 20
 """A little less than the server sends in one message."""
 
 
+async def _nobody(job: str) -> Mapping[str, bytes | None]:
+    """A job on one node."""
+    return {}
+
+
 @dataclass(frozen=True)
 class View:
     """What the services may see of the agent; the callables are asked at each request."""
@@ -44,6 +50,7 @@ class View:
     ledger: Ledger
     watchers: Watchers
     members: Callable[[str], list[Member]] = field(default=lambda job: [])
+    layouts: Callable[[str], Awaitable[Mapping[str, bytes | None]]] = field(default=_nobody)
     shelf: Shelf = field(default_factory=Shelf)
     config: Callable[[], Config] = field(default=Config)
 
@@ -80,8 +87,11 @@ class QueryService(query_pb2_grpc.QueryServicer):
         return pb.ListVerdictsResponse(verdicts=[verdict_from_bytes(entry.message) for entry in found])
 
     async def GetTopology(self, request: pb.GetTopologyRequest, context: Any) -> pb.GetTopologyResponse:
-        jobs = self._view.selected(request.job)
-        return pb.GetTopologyResponse(jobs=[layout.encode_topology(job) for job in jobs])
+        """Of the whole job: the agents of other nodes are asked, for three seconds at most."""
+        jobs = [job for job in self._view.selected(request.job) if not job.observation.starting]
+        told = await asyncio.gather(*(self._view.layouts(job.name) for job in jobs))
+        parts = [(layout.encode_part(job), others) for job, others in zip(jobs, told, strict=True)]
+        return pb.GetTopologyResponse(jobs=[layout.whole(mine, others) for mine, others in parts])
 
     async def GetBundle(self, request: pb.GetBundleRequest, context: Any) -> pb.GetBundleResponse:
         view = self._view

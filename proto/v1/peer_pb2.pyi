@@ -178,3 +178,13 @@ class OrderResponse(_message.Message):
     ranks: _containers.RepeatedScalarFieldContainer[int]
     refused: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, ranks: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LayoutRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LayoutResponse(_message.Message):
+    __slots__ = ("topology",)
+    TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
+    topology: bytes
+    def __init__(self, topology: _Optional[bytes] = ...) -> None: ...

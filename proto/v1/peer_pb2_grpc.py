@@ -64,6 +64,11 @@ class PeerStub(object):
                 request_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
                 response_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
                 _registered_method=True)
+        self.Layout = channel.unary_unary(
+                '/scoutd.v1.Peer/Layout',
+                request_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+                response_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+                _registered_method=True)
 
 
 class PeerServicer(object):
@@ -111,6 +116,13 @@ class PeerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Layout(self, request, context):
+        """LayoutRequest → LayoutResponse
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -141,6 +153,11 @@ def add_PeerServicer_to_server(servicer, server):
             ),
             'Order': grpc.unary_unary_rpc_method_handler(
                     servicer.Order,
+                    request_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+                    response_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+            ),
+            'Layout': grpc.unary_unary_rpc_method_handler(
+                    servicer.Layout,
                     request_deserializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
                     response_serializer=scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
             ),
@@ -305,6 +322,33 @@ class Peer(object):
             request,
             target,
             '/scoutd.v1.Peer/Order',
+            scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
+            scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Layout(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scoutd.v1.Peer/Layout',
             scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.SerializeToString,
             scoutd_dot_proto_dot_v1_dot_peer__pb2.Sealed.FromString,
             options,

@@ -201,7 +201,7 @@ class GetTopologyResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobTopology, _Mapping]]] = ...) -> None: ...
 
 class JobTopology(_message.Message):
-    __slots__ = ("job", "generation", "world_size", "ranks", "groups", "warnings", "meshes", "peer_groups")
+    __slots__ = ("job", "generation", "world_size", "ranks", "groups", "warnings", "meshes", "peer_groups", "missing")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +210,7 @@ class JobTopology(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     MESHES_FIELD_NUMBER: _ClassVar[int]
     PEER_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     world_size: int
@@ -218,7 +219,8 @@ class JobTopology(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     meshes: _containers.RepeatedCompositeFieldContainer[Mesh]
     peer_groups: _containers.RepeatedCompositeFieldContainer[PeerGroup]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[ProcessGroup, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., meshes: _Optional[_Iterable[_Union[Mesh, _Mapping]]] = ..., peer_groups: _Optional[_Iterable[_Union[PeerGroup, _Mapping]]] = ...) -> None: ...
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., world_size: _Optional[int] = ..., ranks: _Optional[_Iterable[_Union[RankPlace, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[ProcessGroup, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., meshes: _Optional[_Iterable[_Union[Mesh, _Mapping]]] = ..., peer_groups: _Optional[_Iterable[_Union[PeerGroup, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Mesh(_message.Message):
     __slots__ = ("names", "shape")

@@ -20,7 +20,7 @@ import grpc.aio
 import pytest
 
 from scoutd.agent.evidence import NodeReport, RankReport
-from scoutd.agent.messages import Blob, Mark, Order, Probe, Push, Relay, Request, Sync
+from scoutd.agent.messages import Blob, Layout, Mark, Order, Probe, Push, Relay, Request, Sync
 from scoutd.daemon.peer import messagecodec, seal
 from scoutd.daemon.peer.reportcodec import encode_report
 from scoutd.daemon.peer.seal import HELLO, Membership
@@ -113,6 +113,8 @@ class Attacker:
             return Relay(marks[0].node, marks[0].address or "x")
         if kind == "Order":
             return Order(self.number(), self.number(), self.random.choice((0, 1, 1 << 31)), self.number())
+        if kind == "Layout":
+            return Layout()
         return Push(tuple(Blob(mark, mutated(self.random, self.report), self.number()) for mark in marks))
 
     def mark(self) -> Mark:
@@ -153,6 +155,7 @@ def requests(node: str) -> list[Request]:
         Push((Blob(mark, report_of(node), 1000),)),
         Relay("host-8", "10.77.0.8:7641"),
         Order(7, 0, 1, 60_000_000_000),
+        Layout(),
     ]
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from scoutd.agent.messages import (
     Blob,
+    Layout,
+    LayoutReply,
     Mark,
     Order,
     OrderReply,
@@ -33,6 +35,7 @@ ANSWERS: dict[type, tuple[Request, Reply]] = {
     Sync: (Sync((MARK,)), SyncReply((BLOB,), ("a",), (MARK,))),
     Push: (Push((BLOB,)), PushReply(1)),
     Order: (Order(7, 0xB10C, 2, 60), OrderReply((0, 1), (2,))),
+    Layout: (Layout(), LayoutReply(b"what is seen here")),
 }
 
 

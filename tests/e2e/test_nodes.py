@@ -197,6 +197,8 @@ def test_agents_find_each_other_through_the_trainers_store(site: Site) -> None:
         return [{m["node"]: m["state"] for m in job_of(site, socket)["members"]} for socket in sockets]
 
     until(lambda: states() == 2 * [{"host-0": "ALIVE", "host-1": "ALIVE"}], "both know both")
+    (layout,) = site.ask("topology", "--address", f"unix:{sockets[1]}")["jobs"]
+    assert [place["node"] for place in layout["ranks"]] == 2 * ["host-0"] + 2 * ["host-1"]
     running.end()
 
 

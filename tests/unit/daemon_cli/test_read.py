@@ -173,6 +173,15 @@ def test_topology_shows_places_and_groups(node_agent: FakeAgent, capsys: Capture
     assert "ranks 0–3" in out
 
 
+def test_topology_says_whose_ranks_it_does_not_know(node_agent: FakeAgent, capsys: Capture) -> None:
+    place = query.RankPlace(rank=0, node="a", local_rank=0, device="cpu")
+    node_agent.topology.jobs.add(job="run7", generation=1, world_size=4, ranks=[place], missing=["b", "c"])
+    assert run_app(["topology"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 ranks, 1 of them known" in shown
+    assert "not told: the ranks of b, c" in shown
+
+
 def test_topology_shows_meshes_peers_and_warnings(node_agent: FakeAgent, capsys: Capture) -> None:
     job = node_agent.topology.jobs.add(job="run7", generation=1, world_size=6, warnings=["mesh is too small"])
     job.meshes.add(names=["dp", "tp"], shape=[3, 2])

@@ -156,6 +156,7 @@ requests = st.one_of(
     st.builds(m.Sync, mark_lists, tallies=tallies),
     st.builds(m.Push, blobs),
     st.builds(m.Order, st.integers(1, 2**63 - 1), u64, st.integers(1, 64), st.integers(1, 2**63)),
+    st.builds(m.Layout),
 )
 replies = st.one_of(
     st.builds(m.ProbeReply, mark_lists, st.booleans(), tallies),
@@ -163,4 +164,5 @@ replies = st.one_of(
     st.builds(m.SyncReply, blobs, st.lists(names, max_size=3).map(tuple), mark_lists, tallies),
     st.builds(m.PushReply, u32),
     st.builds(m.OrderReply, rank_lists, rank_lists),
+    st.builds(m.LayoutReply, st.binary(max_size=64)),
 )

@@ -29,6 +29,7 @@ REPLY_OF = {
     m.SyncReply: "Sync",
     m.PushReply: "Push",
     m.OrderReply: "Order",
+    m.LayoutReply: "Layout",
 }
 
 

@@ -270,3 +270,15 @@ def test_an_order_reaches_every_agent_and_says_whom_it_did_not_reach() -> None:
         assert await nodes[0].neighbours.order("another", order) == {}
 
     cluster(4, work)
+
+
+def test_agents_tell_each_other_what_they_see_of_the_layout() -> None:
+    async def work(nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            node.neighbours.show_layout(lambda job, name=node.name: f"{job} at {name}".encode())
+        await until(lambda: all(len(node.known()) == 3 for node in nodes), nodes)
+        await nodes[2].neighbours.close()
+        assert await nodes[0].neighbours.layouts("job") == {"n1": b"job at n1", "n2": None}
+        assert await nodes[0].neighbours.layouts("another") == {}
+
+    cluster(3, work)
