@@ -27,7 +27,9 @@ def _waits(moment: Moment, now_ns: int) -> list[Verdict]:
     diagnosis = localize(seen, moment.settings, moment.judge_deaths)
     ledger = Ledger(moment.settings.history)
     ledger.resume(moment.known, now_ns)
-    return ledger.update(diagnosis.findings, seen, moment.job, moment.generation, now_ns)
+    return ledger.update(
+        (*diagnosis.findings, *diagnosis.beside), seen, moment.job, moment.generation, now_ns
+    )
 
 
 def _rounds(moment: Moment, now_ns: int) -> list[Verdict]:

@@ -10,13 +10,14 @@ What may legally differ is no difference (``essence``): an operation that only m
 equally many, whatever the members call their type, and of what has no size in common sizes are not compared.
 
 A verdict of this kind lives apart from those of a hang: progress resolves nothing, and it explains no later
-silence of the same ranks. Each group is judged once.
+silence of the same ranks. Each group is judged once. Splits that did not fit together are of this kind, too,
+once their exchange is over (``splits``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from typing import Final
 
 from scoutd.agent import alignment, mismatch
@@ -36,6 +37,7 @@ from scoutd.agent.verdict import (
     Status,
     Symptom,
     Verdict,
+    verdict_id,
 )
 
 FAMILIES: Final = {
@@ -188,6 +190,7 @@ class ContestedWatch:
     def __init__(self, limit: int) -> None:
         self._ledger: Final = ReplayLedger(limit)
         self._judged: Final[set[int]] = set()
+        self._noted: Final[set[Hashable]] = set()
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -203,7 +206,22 @@ class ContestedWatch:
                 changed += self._ledger.take(made, report.job, report.generation, now_ns)
         return changed
 
+    def note(
+        self, findings: Iterable[Finding], known: Container[str], job: str, generation: int, now_ns: int
+    ) -> list[Verdict]:
+        """Verdicts that other findings of this kind open, of each cause one in a group. ``known`` has the ids
+        of events that were found while they went on."""
+        changed: list[Verdict] = []
+        for found in findings:
+            about = (found.cause, found.peer_group)
+            identity = verdict_id(job, generation, found.cause, tuple(sorted(found.ranks)), found.anchor)
+            if about not in self._noted and identity not in known:
+                self._noted.add(about)
+                changed += self._ledger.take(found, job, generation, now_ns)
+        return changed
+
     def restart(self, generation: int, now_ns: int) -> list[Verdict]:
         """A new generation runs: nothing before it counts."""
         self._judged.clear()
+        self._noted.clear()
         return self._ledger.restart(generation, now_ns)

@@ -54,7 +54,6 @@ MOST_SETTLING = 3
 STACK_PATIENCE_NS = NS_PER_S // 2
 """How long a verdict waits for the stack of its rank; then it stands without."""
 
-
 KEPT_MOMENTS = 16
 """Verdicts whose evidence is kept; reports are shared with the newest moment while they do not change."""
 
@@ -204,6 +203,7 @@ class Core:
         ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
         known = self._ledger.known(now_ns)
         reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
+        reports += self._contested.note(diagnosis.beside, self._ledger, self._job, self._generation, now_ns)
         self._keep(reports, moment, judge, known, now_ns)
         return effects + asked + [Report(v) for v in reports]
 

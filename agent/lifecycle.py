@@ -79,6 +79,10 @@ class Ledger:
         """Oldest first."""
         return tuple(self._verdicts.values())
 
+    def __contains__(self, identity: object) -> bool:
+        """A verdict of this id is known."""
+        return identity in self._verdicts
+
     @property
     def busy(self) -> bool:
         """Some event goes on: the next look may change or close its verdict."""

@@ -23,10 +23,12 @@ from scoutd.agent.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """``undecided`` ranks need a stack with native frames before the graph can be judged."""
+    """``undecided`` ranks need a stack with native frames before the graph can be judged. ``beside``: what is
+    wrong although it is over, and explains nothing of the rest."""
 
     findings: tuple[Finding, ...]
     undecided: tuple[int, ...] = ()
+    beside: tuple[Finding, ...] = ()
 
 
 def localize(snapshot: Snapshot, settings: Settings, judge_deaths: bool) -> Diagnosis:
@@ -41,6 +43,6 @@ def localize(snapshot: Snapshot, settings: Settings, judge_deaths: bool) -> Diag
     beside = () if torn is None else (splits.finding(snapshot, torn),)
     if died:
         ends = [replace(f, ending=True) for f in crash.find(snapshot, settings)] if judge_deaths else []
-        return Diagnosis((*beside, *ends))
+        return Diagnosis(tuple(ends), (), beside)
     findings, undecided = stall.find(snapshot, settings)
-    return Diagnosis((*beside, *findings), undecided)
+    return Diagnosis(tuple(findings), undecided, beside)

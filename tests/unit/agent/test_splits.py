@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from scoutd.agent import splits
-from scoutd.agent.evidence import CallState, ProcessStatus, ProcessView
+from scoutd.agent.evidence import CallState, Phase, ProcessStatus, ProcessView
 from scoutd.agent.snapshot import Snapshot, snapshot
 from scoutd.agent.verdict import Cause, State, Status, Symptom
-from tests.unit.agent.job import Job, implicated
+from tests.unit.agent.job import Job, confirmed, implicated
 
 Numbers = tuple[int | None, ...]
 
@@ -162,3 +162,16 @@ def test_nothing_has_to_hang() -> None:
     (verdict,) = job.core.verdicts
     assert (verdict.cause, verdict.state) == (Cause.COLLECTIVE_MISMATCH, State.CONFIRMED)
     assert verdict.symptom is Symptom.SDC, "wrong data, and nobody waits"
+
+
+def test_once_it_is_over_it_hides_no_later_hang_of_the_same_rank() -> None:
+    job = Job(4)
+    exchange(job, {**even(4), 1: (2, 2, 3, 1)}, even(4), state=CallState.DONE, waiting=False)
+    for rank in range(4):
+        job.at(rank, Phase.FORWARD, "blocks.0 (Block)", 0.1)
+    assert [v.cause for v in confirmed(job.run(2.0))] == [Cause.COLLECTIVE_MISMATCH]
+    job.hangs(1)
+    for rank in (0, 2, 3):
+        job.waits(rank, sequence=9)
+    (hang,) = confirmed(job.run(2.0))
+    assert (hang.cause, implicated(hang)) == (Cause.RANK_STALLED, [1])
