@@ -1,7 +1,8 @@
 """Replays in virtual time: every rank replays one recipe now and then, equal work in times that jitter.
 
 All ranks are one peer group. A round is there a little later on one rank than on another, as steps are.
-``slow`` ranks take so many times as long; times follow from the seed, the round and the rank alone.
+``slow`` ranks take so many times as long, ``wrong`` ones give another output from some round on; times follow
+from the seed, the round and the rank alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tests.simulation.timeline import ns
 
 RECIPE, GROUP = 0xB10C, 0x77
 SIGNED = (11, 12, 13, 14, 15, None)
+WRONG = (11, 12, 99, 14, 15, None)
 KEPT_NS = ns(120)
 STEP_S = 0.1
 MODULE_NS = 5_000_000
@@ -31,6 +33,7 @@ class Replays:
     every_s: float = 5.0
     rounds: int = 1000
     slow: Mapping[int, float] = field(default_factory=dict)
+    wrong: Mapping[int, int] = field(default_factory=dict)
     _results: dict[tuple[int, int], tuple[int, ReplayResult]] = field(default_factory=dict)
 
     def onto(self, report: RankReport, now_ns: int) -> RankReport:
@@ -60,6 +63,7 @@ class Replays:
             made_ns = number * ns(self.every_s) + ns(dice.uniform(0, STEP_S))
             time = MODULE_NS * max(0.2, dice.gauss(1, self.jitter)) * self.slow.get(rank, 1.0)
             step = 10 * number
-            result = ReplayResult(RECIPE, GROUP, step, 1, step, SIGNED, module_ns=int(time))
+            signed = WRONG if number >= self.wrong.get(rank, number + 1) else SIGNED
+            result = ReplayResult(RECIPE, GROUP, step, 1, step, signed, module_ns=int(time))
             known = self._results[rank, number] = (made_ns, result)
         return known

@@ -44,6 +44,18 @@ def test_a_slow_rank_is_named_once_and_alike_by_all(nodes: int, each: int, loss:
     assert len(next(iter(told))[3]) == nodes * each - 1
 
 
+def test_a_wrong_and_a_slow_rank_are_named_alike_by_all_although_messages_are_lost() -> None:
+    world = job(4, 8, 2, Replays(4, 16, 0.02, slow={9: 1.5}, wrong={4: 2}), loss=0.2)
+    world.run(50.0)
+    told = {}
+    for node in world.agents:
+        newest = {verdict.id: verdict for verdict in reversed(world.confirmed(node))}.values()
+        told[tuple(sorted((v.cause.value, v.implicated, v.summary, v.cleared) for v in newest))] = node
+    assert len(told) == 1, "in the same words"
+    named = [(cause, [i.rank for i in implicated]) for cause, implicated, *_ in next(iter(told))]
+    assert named == [("COMPUTE_STRAGGLER", [9]), ("SDC_OUTPUT", [4])]
+
+
 def test_a_slow_rank_that_recovers_is_forgiven_by_all() -> None:
     replays = Replays(2, 8, 0.02, slow={3: 2.0})
     world = job(2, 4, 2, replays)
