@@ -37,6 +37,8 @@ FLOORS: Final = Floors(relative=0.10, absolute=0.0002)
 """Seconds. Why these: see above."""
 
 
+MOST_CANDIDATES: Final = 128
+"""Ranks of one group that are measured against the others; after they are named, more are."""
 FEW: Final = 8
 KAPPA_GROWTH: Final = 0.075
 """Per doubling of the members; fitted to the normal distribution, within 0.05 from 8 to 100,000."""
@@ -121,16 +123,30 @@ class Stragglers:
 
     def _decide(self, single: Consensus, members: tuple[int, ...], window: list[Known]) -> Judgement:
         kappa = self._settings.kappa_of(len(members))
-        slow = [rank for rank in members if self._slow(rank, window, kappa)]
+        slow = sorted(rank for rank in self._candidates(window) if self._slow(rank, window, kappa))
         if not slow:
             return Judgement(single, (), (), "nobody is slow in every round")
         if 2 * (len(window[-1]) - len(slow)) <= len(members):
             return Judgement(single, (), (), "no strict majority")
         return Judgement(single, tuple(slow), tuple(_factor(rank, window) for rank in slow))
 
+    def _candidates(self, window: list[Known]) -> list[int]:
+        """Ranks that may exceed the floors in every round, the slowest if there are many: what is usual among
+        the others is sorted out once for all, or a round of N ranks would take N² steps."""
+        limits = []
+        for known in window:
+            ordered = sorted(known.values())
+            # Without one of the upper half the others' median lies at this place or above.
+            low = ordered[max(0, (len(ordered) - 1) // 2 - 1)]
+            limits.append(low + self._settings.floors.at(low))
+        least = {
+            rank: min(known[rank] / limit for known, limit in zip(window, limits, strict=True))
+            for rank in window[-1]
+            if all(rank in known for known in window)
+        }
+        return sorted((r for r in least if least[r] > 1), key=lambda r: (-least[r], r))[:MOST_CANDIDATES]
+
     def _slow(self, rank: int, window: list[Known], kappa: float) -> bool:
-        if any(rank not in known for known in window):
-            return False
         own = [known[rank] for known in window]
         return exceeds(own, [_others(rank, known) for known in window], kappa, self._settings.floors)
 

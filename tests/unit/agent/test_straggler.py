@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scoutd.agent.consensus import Floors
-from scoutd.agent.straggler import GROUPS_LIMIT, Judgement, Stragglers, StragglerSettings
+from scoutd.agent.straggler import (
+    FLOORS,
+    GROUPS_LIMIT,
+    Judgement,
+    Stragglers,
+    StragglerSettings,
+    exceeds,
+)
 from scoutd.agent.verdict import Status
 
 Round = list["float | None"]
@@ -122,3 +133,31 @@ def test_settings() -> None:
     once = Stragglers(StragglerSettings(rounds=1, floors=Floors(0.6)))
     assert observe(SLOW, rule=once).confirmed == ()
     assert observe(SLOW, rule=Stragglers(StragglerSettings(rounds=1))).confirmed == (2,)
+
+
+def test_a_hundred_thousand_members_are_judged_in_a_moment() -> None:
+    dice = random.Random(1)
+    rounds = [{rank: 0.005 * dice.gauss(1, 0.03) for rank in range(100_000)} for _ in range(3)]
+    for times in rounds:
+        times[77_777] *= 1.5
+    began = time.process_time()
+    assert Stragglers().judge(rounds).confirmed == (77_777,)
+    assert time.process_time() - began < 5.0
+
+
+@given(st.lists(st.lists(st.integers(1, 40), min_size=5, max_size=5), min_size=3, max_size=3))
+def test_nobody_is_passed_over_before_he_is_measured(rounds: list[list[int]]) -> None:
+    """The rule, rank by rank, without the shortcut that large groups need."""
+    window = [dict(enumerate(map(float, times))) for times in rounds]
+    slow = tuple(
+        rank
+        for rank in range(5)
+        if exceeds(
+            [known[rank] for known in window],
+            [[t for other, t in known.items() if other != rank] for known in window],
+            2.5,
+            FLOORS,
+        )
+    )
+    judged = Stragglers().judge(window)
+    assert judged.confirmed == (slow if 2 * (5 - len(slow)) > 5 else ())
