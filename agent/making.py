@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from scoutd.agent.evidence import Call, CallState, Phase, RankReport
 from scoutd.agent.finding import Finding
+from scoutd.agent.meeting import EVERYBODY, OPERATIONS, members_of
 from scoutd.agent.narrative import cleared, implicate, pending_text, rank_evidence, ranks_text
 from scoutd.agent.silence import phase_of
 from scoutd.agent.snapshot import GroupFacts, Snapshot, collectives
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Scope, Status
 from scoutd.agent.waitfor import WaitGraph
-
-OPERATIONS: Final = frozenset({"new_group", "split_group"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Skipped:
 
     @property
     def call(self) -> str:
-        return f"{self.operation}({self.argument})"
+        return f"{self.operation}({self.argument.removesuffix(EVERYBODY)})"
 
 
 def find(snapshot: Snapshot, graph: WaitGraph) -> Skipped | None:
@@ -122,9 +120,7 @@ def _argument(call: Call) -> str:
 
 def _wrong(argument: str, made: tuple[int, ...], everybody: tuple[int, ...]) -> bool:
     """More than half of those who are to be in the group called; of all ranks, where they are not told."""
-    text = argument.removeprefix("ranks=")
-    plain = text != argument and all(part.isdecimal() for part in text.split(","))
-    members = {int(part) for part in text.split(",")} if plain else set(everybody)
+    members = members_of(argument) or frozenset(everybody)
     return 2 * len(members.intersection(made)) > len(members)
 
 

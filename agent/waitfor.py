@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from scoutd.agent.behind import behind
 from scoutd.agent.evidence import Call, CallKind, CallState, Phase, RankReport
+from scoutd.agent.meeting import awaited
 from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives, unfinished_collectives
 
 
@@ -150,7 +151,10 @@ def _place(snapshot: Snapshot, at: Rendezvous, waiters: list[tuple[int, Call]]) 
     present = {rank for rank, _ in waiters}
     absent: list[int] = []
     unknown: list[int] = []
+    wanted = _wanted(waiters)
     for rank in facts.members if facts and facts.members is not None else ():
+        if wanted is not None and rank not in wanted:
+            continue
         came = True if rank in present else snapshot.arrived(rank, at)
         if came is None:
             unknown.append(rank)
@@ -158,6 +162,17 @@ def _place(snapshot: Snapshot, at: Rendezvous, waiters: list[tuple[int, Call]]) 
             absent.append(rank)
     blocked = frozenset(rank for rank, call in waiters if _blocks(snapshot.ranks[rank], call))
     return Place(at, tuple(sorted(present)), blocked, tuple(absent), tuple(unknown))
+
+
+def _wanted(waiters: list[tuple[int, Call]]) -> frozenset[int] | None:
+    """Whom the waiters wait for, where that is not the whole group; None where one waits for all."""
+    told: set[int] = set()
+    for _, call in waiters:
+        ranks = awaited(call)
+        if ranks is None:
+            return None
+        told |= ranks
+    return frozenset(told)
 
 
 def _blocks(report: RankReport, call: Call) -> bool:

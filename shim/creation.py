@@ -10,6 +10,7 @@ differs in the argument.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ from scoutd.shim.intercept import Undo, inner_parameters, swap
 
 INIT: Final = int(shm.Phase.INIT)
 NAMES: Final = ("new_group", "split_group")
+FOR_ALL: Final = " all"
+"""Ends the argument where the call returns only once everybody has come."""
+
 WRITTEN_OUT: Final = 40
 """Characters of the argument; longer lists of ranks are named by their hash."""
 
@@ -51,7 +55,8 @@ def meeting_of(name: str, given: dict[str, Any]) -> tuple[list[int], str] | None
     ranks = everybody if ranks is None else sorted(int(rank) for rank in ranks)
     argument = ranks_argument(ranks)
     if not given.get("use_local_synchronization"):
-        return everybody, argument
+        barrier = os.environ.get("TORCH_DIST_INIT_BARRIER") == "1"
+        return everybody, argument + (FOR_ALL if barrier else "")
     return (ranks, argument) if dist.get_rank() in ranks else None
 
 

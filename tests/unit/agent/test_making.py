@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scoutd.agent.evidence import Call, CallKind, CallState, Fingerprint, Phase, Source
+from scoutd.agent.meeting import members_of
 from scoutd.agent.verdict import Cause, Status, Verdict
 from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
 
@@ -98,3 +99,29 @@ def test_calls_that_are_no_longer_known_prove_nothing() -> None:
     it.enqueues(2, 1, MEETING)
     it.waits(2)
     assert "has not called" not in found(it).summary
+
+
+def test_a_maker_waits_for_the_members_of_the_new_group_only() -> None:
+    it = job()
+    makes(it, 0, "ranks=0,1")
+    it.hangs(1)
+    it.hangs(2, seconds=7.5)
+    it.hangs(3, seconds=9.0)
+    verdict = found(it)
+    assert (verdict.cause, implicated(verdict)) == (Cause.RANK_STALLED, [1])
+    assert cleared(verdict)[0] == [1]
+
+
+def test_with_a_barrier_after_it_the_maker_waits_for_everybody() -> None:
+    it = job()
+    makes(it, 0, "ranks=0,1 all")
+    makes(it, 1, "ranks=0,1 all")
+    it.waits(2)
+    it.waits(3)
+    verdict = found(it)
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISSING, [2, 3])
+
+
+def test_ranks_that_are_not_written_out_are_unknown() -> None:
+    assert members_of("ranks #0a1b2c") is None
+    assert members_of("ranks=1,2 all") == {1, 2}
