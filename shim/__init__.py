@@ -24,6 +24,7 @@ def attach(
     coordinates: Mapping[str, int] | None = None,
     replay_every: int | None = None,
     replay_variants: int | None = None,
+    replay_mode: str | None = None,
 ) -> bool:
     """This rank is observed, if it can be; call it after ``init_process_group``.
 
@@ -34,6 +35,8 @@ def attach(
             are derived from meshes and wrappers.
         replay_every: steps between replays, 0: only on request. None: what SCOUTD_REPLAY_EVERY says, else 0.
         replay_variants: recipes that are replayed then. None: what SCOUTD_REPLAY_VARIANTS says, else 1.
+        replay_mode: on which inputs: "seeded", "broadcast" (real ones of the group's first rank), "both" by
+            turns. None: what SCOUTD_REPLAY_MODE says, else "seeded".
 
     Returns:
         Whether a shim is attached now; ``status`` tells why not.
@@ -41,7 +44,7 @@ def attach(
     try:
         from scoutd.shim import session
 
-        return session.attach(model, optimizer, coordinates, replay_every, replay_variants)
+        return session.attach(model, optimizer, coordinates, replay_every, replay_variants, replay_mode)
     except Exception as error:  # noqa: BLE001  there may be no guard yet to count it
         _refuse(error)
         return False

@@ -51,6 +51,7 @@ from scoutd.shim.intercept import Undo
 from scoutd.shim.notes import DeathNotes
 from scoutd.shim.publisher import Publisher
 from scoutd.shim.rendezvous import Rendezvous
+from scoutd.shim.replay.cadence import InputMode
 from scoutd.shim.replay.replays import Replays
 from scoutd.shim.shmfile import ShmFile, root_folder, start_ticks
 
@@ -61,7 +62,9 @@ FAULTS_SWITCH: Final = "SCOUTD_FAULTS"
 class Session:
     """Everything that is attached. Raises OSError from the constructor if there can be no file."""
 
-    def __init__(self, coordinates: Mapping[str, int] | None, every: int, variants: int) -> None:
+    def __init__(
+        self, coordinates: Mapping[str, int] | None, every: int, variants: int, mode: InputMode
+    ) -> None:
         self.pid: Final = os.getpid()
         self.rank: Final = dist.get_rank()
         self.world_size: Final = dist.get_world_size()
@@ -92,6 +95,7 @@ class Session:
             self.rank,
             every,
             variants,
+            mode,
         )
         self._given: Final = coordinates
         self._identity = Identity("", 0)
@@ -243,6 +247,15 @@ def _given(argument: int | None, variable: str, otherwise: int) -> int:
     return argument if argument is not None else _number(os.environ.get(variable), otherwise)
 
 
+def _mode(argument: str | None) -> InputMode:
+    """The argument, else what the environment says, where that is a mode. Raises ValueError for an argument
+    that is none."""
+    if argument is not None:
+        return InputMode(argument)
+    told = os.environ.get("SCOUTD_REPLAY_MODE", "")
+    return next((mode for mode in InputMode if mode.value == told), InputMode.SEEDED)
+
+
 def _device() -> str:
     """The accelerator in use, "cpu" where none was initialised (asking must not initialise one)."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -272,6 +285,7 @@ def attach(
     coordinates: Mapping[str, int] | None,
     replay_every: int | None = None,
     replay_variants: int | None = None,
+    replay_mode: str | None = None,
 ) -> bool:
     """See ``scoutd.shim.attach``. Raises what refuses the attachment."""
     global _session, _inherited
@@ -290,7 +304,8 @@ def attach(
         _inherited = None
     _register_once()
     every = _given(replay_every, "SCOUTD_REPLAY_EVERY", 0)
-    session = Session(coordinates, every, _given(replay_variants, "SCOUTD_REPLAY_VARIANTS", 1))
+    variants = _given(replay_variants, "SCOUTD_REPLAY_VARIANTS", 1)
+    session = Session(coordinates, every, variants, _mode(replay_mode))
     _session = session
     session.begin(model)
     session.guard.run("exit", _register_child_exit, None)

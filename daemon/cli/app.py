@@ -51,6 +51,12 @@ class OnVerdict(str, Enum):
     STOP = "stop"
 
 
+class ReplayMode(str, Enum):
+    SEEDED = "seeded"
+    BROADCAST = "broadcast"
+    BOTH = "both"
+
+
 def run_app(arguments: Sequence[str]) -> int:
     """The exit code after the command has run; whatever the user got wrong is one line on standard error."""
     try:
@@ -97,6 +103,13 @@ def run(
     replay_variants: Annotated[
         int | None, typer.Option(min=1, metavar="V", help="Recipes replayed each time; default 1.")
     ] = None,
+    replay_mode: Annotated[
+        ReplayMode | None,
+        typer.Option(
+            help="Inputs of replays: seeded (made on every rank, no traffic; the default), broadcast (real "
+            "ones of the group's first rank, through the job's store), or both by turns."
+        ),
+    ] = None,
 ) -> None:
     """Run a command, for example torchrun, and watch its ranks.
 
@@ -119,6 +132,7 @@ def run(
         state_dir=state_dir,
         replay_every=replay_every,
         replay_variants=replay_variants,
+        replay_mode=None if replay_mode is None else replay_mode.value,
     )
     raise typer.Exit(run_command(options).code)
 

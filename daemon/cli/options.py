@@ -9,6 +9,7 @@ from typing import Final
 
 REPLAY_EVERY: Final = 50
 REPLAY_VARIANTS: Final = 1
+REPLAY_MODE: Final = "seeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,15 @@ class RunOptions:
     """So many agents share the ranks of this machine; None: one."""
     replay_every: int | None = None
     replay_variants: int | None = None
+    replay_mode: str | None = None
 
     def replay_environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """What the ranks are told about replays; what the user's environment says stands where no option
-        says something else. Design §1: every 50 steps, one variant."""
+        says something else. Design §1: every 50 steps, one variant; inputs without traffic."""
         wanted = (
             ("SCOUTD_REPLAY_EVERY", self.replay_every, REPLAY_EVERY),
             ("SCOUTD_REPLAY_VARIANTS", self.replay_variants, REPLAY_VARIANTS),
+            ("SCOUTD_REPLAY_MODE", self.replay_mode, REPLAY_MODE),
         )
         return {
             name: base.get(name, str(default)) if value is None else str(value)

@@ -6,7 +6,7 @@ Ranks of the same story are one row in the topology, so that thousands fit on a 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -85,7 +85,9 @@ def _replays(job: query.JobStatus) -> list[RenderableType]:
     often = f"{told.variants} every {told.every} steps" if told.every else "on request only"
     rounds = f"{told.agreed} agreed, {told.deviating} deviating, {told.undecided} undecided"
     states = [recipe.state for recipe in told.recipes]
-    ready = f"{states.count('READY')} of {len(states)} recipes ready"
+    modes = Counter(recipe.mode.lower() for recipe in told.recipes)
+    inputs = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()))
+    ready = f"{states.count('READY')} of {len(states)} recipes ready" + (f" ({inputs})" if inputs else "")
     line = (
         f"replay: {often}, {ready}, {told.replays} replays, {told.share:.2%} of step time; rounds: {rounds}"
     )

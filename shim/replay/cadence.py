@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple
 
 REQUESTED: Final = 1 << 63
@@ -23,10 +24,27 @@ MAX_AHEAD: Final = 100_000
 
 
 class Due(NamedTuple):
-    """One replay to be made: its key, and the recipe's place in the rotation."""
+    """One replay to be made: its key, the recipe's place in the rotation, and how many times the rotation was
+    through before."""
 
     key: int
     place: int
+    cycle: int = 0
+
+
+class InputMode(str, Enum):
+    """Where the inputs of scheduled replays come from. BOTH: from a counter and from the group's first rank,
+    one rotation after the other. BROADCAST: from the first rank, after a first rotation from a counter."""
+
+    SEEDED = "seeded"
+    BROADCAST = "broadcast"
+    BOTH = "both"
+
+    def is_broadcast(self, due: Due) -> bool:
+        """Whether the first rank's input is wanted for this one."""
+        if self is InputMode.SEEDED or due.key & REQUESTED or not due.cycle:
+            return False
+        return self is InputMode.BROADCAST or due.cycle % 2 == 1
 
 
 @dataclass(frozen=True)
@@ -55,13 +73,14 @@ def scheduled(step: int, every: int, variants: int, recipes: int) -> list[Due]:
     """What is due after ``step``; nothing where ``every`` is 0."""
     if every <= 0 or step <= 0 or step % every or not recipes:
         return []
-    first = (step // every - 1) * variants
-    return [Due(step, (first + k) % recipes) for k in range(min(variants, recipes))]
+    at_once = min(variants, recipes)
+    first = (step // every - 1) * at_once
+    return [Due(step, place % recipes, place // recipes) for place in range(first, first + at_once)]
 
 
-def start_of(step: int, step_s: float) -> int:
-    """The step at which a request that is known now can begin on all ranks."""
-    ahead = math.ceil(AHEAD_S / step_s) if step_s > 0 else MIN_AHEAD
+def start_of(step: int, step_s: float, ahead_s: float = AHEAD_S) -> int:
+    """The step at which what is known now can begin on all ranks, when they know it ``ahead_s`` later."""
+    ahead = math.ceil(ahead_s / step_s) if step_s > 0 else MIN_AHEAD
     return step + max(MIN_AHEAD, min(MAX_AHEAD, ahead))
 
 

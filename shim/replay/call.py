@@ -77,15 +77,19 @@ def learn(
         Refusal: an argument cannot be made again.
     """
     fixed: dict[str, torch.Tensor] = {}
-    scribe = _Scribe(fixed, indices_below)
+    call = Call(form_of(Scribe(fixed, indices_below), module, args, kwargs), fixed)
+    if call.fixed_bytes > MAX_FIXED_BYTES:
+        raise Refusal(f"its arguments that are not floating point take more than {MAX_FIXED_BYTES >> 20} MiB")
+    return call
+
+
+def form_of(scribe: Scribe, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The form of the call that is about to be made, as ``scribe`` writes it."""
     nodes = [scribe.node(list(args), 0), scribe.node(dict(kwargs), 0)]
     form = json.dumps([*nodes, bool(module.training), autocast_state()], separators=(",", ":"))
     if len(form) > MAX_TEXT:
         raise Refusal("its arguments are a nest of too many parts")
-    call = Call(form, fixed)
-    if call.fixed_bytes > MAX_FIXED_BYTES:
-        raise Refusal(f"its arguments that are not floating point take more than {MAX_FIXED_BYTES >> 20} MiB")
-    return call
+    return form
 
 
 def autocast_state() -> list[list[Any]]:
@@ -97,8 +101,8 @@ def autocast_state() -> list[list[Any]]:
     ]
 
 
-class _Scribe:
-    """Writes nodes."""
+class Scribe:
+    """Writes nodes. ``tensor`` decides what of a tensor is kept."""
 
     def __init__(self, fixed: dict[str, torch.Tensor], indices_below: int) -> None:
         self._fixed = fixed
@@ -108,7 +112,7 @@ class _Scribe:
         if depth > DEEPEST:
             raise Refusal("an argument is nested too deeply")
         if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+            return self.tensor(value)
         if type(value) is list:
             return ["L", [self.node(each, depth + 1) for each in value]]
         if type(value) is tuple:
@@ -125,21 +129,31 @@ class _Scribe:
             return ["X"]
         raise Refusal(f"an argument is a {type(value).__module__}.{type(value).__qualname__}")
 
-    def _tensor(self, tensor: torch.Tensor) -> Node:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-            raise Refusal(f"an argument is a {type(tensor).__qualname__}")
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-            raise Refusal("an argument is a sparse, nested or quantized tensor")
-        shape, dtype, content = list(tensor.shape), tensor.dtype, None
-        seeded = dtype.is_floating_point or dtype.is_complex
-        below = 0 if seeded or dtype is torch.bool else self._indices_below
+    def tensor(self, tensor: torch.Tensor) -> Node:
+        seeded = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        below = 0 if seeded or tensor.dtype is torch.bool else self._indices_below
+        content = None
+        self.check(tensor)
         if not seeded and not below:
             content = f"{signature(tensor):016x}"
             if content not in self._fixed:
                 self._fixed[content] = tensor.detach().to("cpu", copy=True).contiguous()
+        return self.tensor_node(tensor, content, below, scale.measured(tensor) if seeded else None)
+
+    def check(self, tensor: torch.Tensor) -> None:
+        """Raises Refusal for a tensor that cannot be made again."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise Refusal(f"an argument is a {type(tensor).__qualname__}")
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+            raise Refusal("an argument is a sparse, nested or quantized tensor")
+
+    def tensor_node(
+        self, tensor: torch.Tensor, content: str | None, below: int, size: scale.Scale | None
+    ) -> Node:
+        """``content``: the name under which its values are kept, None: they are seeded."""
         channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and _is_channels_last(tensor)
-        size = scale.written(scale.measured(tensor)) if seeded else None
-        return ["T", _plain(dtype), shape, bool(tensor.requires_grad), content, below, channels_last, size]
+        fixed = [bool(tensor.requires_grad), content, below, channels_last]
+        return ["T", _plain(tensor.dtype), list(tensor.shape), *fixed, scale.written(size)]
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

@@ -1,13 +1,14 @@
 """What peers tell each other of replays, through the trainer's store and on a thread of its own.
 
-A *note* is a name and bytes, written once by the group's first rank and read by the others. Two are used:
-``templates/<n>``, the calls that rank has learnt, and ``request/<id>``, the step at which a request begins.
-As in the rendezvous (``shim/rendezvous.py``) only ``set``, ``check`` and ``get`` of keys that are there are
-used, so the thread never waits in the store, and a trainer that does keeps only this thread waiting. Large
-notes are cut: a TCPStore refuses values of more than 8 MiB.
+A *note* is a name and bytes, written by the group's first rank and read by the others: ``templates/<n>``,
+the calls that rank has learnt, ``request/<id>``, the step at which a request begins, and those of
+``broadcast``. A *count* is a name that ranks add one to. As in the rendezvous (``shim/rendezvous.py``) only
+``set``, ``check``, ``get`` of keys that are there, ``add`` and ``delete_key`` are used, so the thread never
+waits in the store, and a trainer that does keeps only this thread waiting. Large notes are cut: a TCPStore
+refuses values of more than 8 MiB.
 
-The thread looks for a note that was asked for quickly at first and then ever less often. It also runs
-``poll`` twice a second, which looks at shared memory for requests.
+The thread looks for what was asked for quickly at first and then ever less often. It also runs ``poll`` twice
+a second, which looks at shared memory for requests.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,9 +37,13 @@ MAX_PIECES: Final = 64
 
 @dataclass
 class _Asked:
+    """``look`` returns what was asked for, None while it is not there."""
+
     name: str
+    look: Callable[[], bytes | None]
     answer: Callable[[bytes], None]
-    pause_s: float = FIRST_PAUSE_S
+    longest_s: float
+    pause_s: float
     due_s: float = 0.0
 
 
@@ -49,7 +55,7 @@ class Channel:
         self._guard: Final = guard
         self._poll: Final = poll
         self._prefix = ""
-        self._outbox: Final[deque[tuple[str, bytes]]] = deque()
+        self._outbox: Final[deque[Callable[[], object]]] = deque()
         self._asked: Final[dict[str, _Asked]] = {}
         self._lock: Final = threading.Lock()
         self._wake: Final = threading.Event()
@@ -76,14 +82,55 @@ class Channel:
 
     def tell(self, name: str, content: bytes) -> None:
         """The note will be there for the others."""
-        self._outbox.append((name, content))
+        self._send(lambda: self._write(name, content))
+
+    def tell_made(self, name: str, make: Callable[[], bytes]) -> None:
+        """The same; the content is made on the channel's thread."""
+        self._send(lambda: self._write(name, make()))
+
+    def count_up(self, name: str) -> None:
+        """The count will be one more."""
+        self._send(lambda: self._add(name, 1))
+
+    def drop(self, name: str) -> None:
+        """The note or count will be gone, if the store can delete."""
+        self._send(lambda: self._delete(name))
+
+    def _send(self, action: Callable[[], object]) -> None:
+        self._outbox.append(action)
         self._wake.set()
 
-    def ask(self, name: str, answer: Callable[[bytes], None]) -> None:
-        """``answer`` gets the note's content on the channel's thread, once it is there."""
+    def ask(
+        self,
+        name: str,
+        answer: Callable[[bytes], None],
+        seen: bytes | None = None,
+        longest_s: float = LONGEST_PAUSE_S,
+        first_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        """``answer`` gets the note's content on the channel's thread, once it is there and not ``seen``.
+        Between two looks there is ``first_s`` at first, ``longest_s`` at most."""
+
+        def look() -> bytes | None:
+            content = self._read(name)
+            return None if content == seen else content
+
+        self._await(_Asked(name, look, answer, longest_s, first_s))
+
+    def await_count(self, name: str, least: int, answer: Callable[[bytes], None], longest_s: float) -> None:
+        """``answer`` is called on the channel's thread, once the count is ``least``."""
+        self.await_that(name, lambda: self._add(name, 0) >= least, answer, longest_s)
+
+    def await_that(
+        self, name: str, holds: Callable[[], bool], answer: Callable[[bytes], None], longest_s: float
+    ) -> None:
+        """``answer`` is called on the channel's thread, once this holds there."""
+        self._await(_Asked(name, lambda: b"" if holds() else None, answer, longest_s, FIRST_PAUSE_S))
+
+    def _await(self, asked: _Asked) -> None:
         with self._lock:
             if len(self._asked) < MAX_ASKED:
-                self._asked.setdefault(name, _Asked(name, answer))
+                self._asked.setdefault(asked.name, asked)
         self._wake.set()
 
     def forget(self, name: str) -> None:
@@ -112,8 +159,7 @@ class Channel:
         is no error: later."""
         try:
             while self._outbox:
-                name, content = self._outbox[0]
-                self._write(name, content)
+                self._outbox[0]()
                 self._outbox.popleft()
             with self._lock:
                 due = [asked for asked in self._asked.values() if asked.due_s <= now_s]
@@ -125,10 +171,10 @@ class Channel:
                     asked.due_s = max(asked.due_s, now_s + POLL_S)
 
     def _look(self, asked: _Asked, now_s: float) -> None:
-        content = self._read(asked.name)
+        content = asked.look()
         if content is None:
             asked.due_s = now_s + asked.pause_s
-            asked.pause_s = min(LONGEST_PAUSE_S, asked.pause_s * SLOWER)
+            asked.pause_s = min(asked.longest_s, asked.pause_s * SLOWER)
             return
         self.forget(asked.name)
         asked.answer(content)
@@ -140,6 +186,19 @@ class Channel:
         for number, piece in enumerate(pieces):
             self._store.set(f"{self._prefix}{name}/{number}", piece)  # type: ignore[arg-type]  # bytes are taken
         self._store.set(f"{self._prefix}{name}", str(len(pieces)))
+
+    def _add(self, name: str, number: int) -> int:
+        assert self._store is not None
+        return int(self._store.add(self._prefix + name, number))
+
+    def _delete(self, name: str) -> None:
+        """Some stores cannot."""
+        assert self._store is not None
+        with suppress(RuntimeError, NotImplementedError):
+            pieces = 0
+            while pieces < MAX_PIECES and self._store.delete_key(f"{self._prefix}{name}/{pieces}"):
+                pieces += 1
+            self._store.delete_key(self._prefix + name)
 
     def _read(self, name: str) -> bytes | None:
         assert self._store is not None

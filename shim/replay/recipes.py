@@ -22,6 +22,9 @@ from scoutd.shim.replay.call import Call, halved
 
 NOT_CALLED = "no call of it in training was seen yet"
 NO_TEMPLATE = "waits for the arguments of its group's first rank"
+NO_BROADCAST = "waits for a broadcast of its group's first rank"
+BROADCAST = "broadcast of "
+"""Before the module, in the name of a recipe that replays real input."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class Recipe:
     cost_ns: int = 0
     running: frozenset[str] = field(default_factory=frozenset)
     """Buffers that the module's forward writes to: peers need not agree on them."""
+    broadcast: bool = False
+    """Replays what the group's first rank has captured; ``index`` is that of the seeded recipe."""
+    captured: int | None = None
+    """On that rank: the signature of the input when it was captured."""
 
     @property
     def module(self) -> torch.nn.Module | None:
@@ -74,13 +81,16 @@ class Recipe:
 
     @property
     def recipe(self) -> int:
-        """64 bits, never 0; equal on all peers that replay the same."""
+        """64 bits, never 0; equal on all peers that replay the same. A broadcast brings its call along, which
+        is no part of its identity."""
         form = self.call.form if self.call is not None else ""
-        text = f"{int(self.kind)}|{self.name}|{form}"
+        text = f"{int(self.kind)}|{self.name}|{'broadcast' if self.broadcast else form}"
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") or 1
 
     @property
     def mode(self) -> RecipeMode:
+        if self.broadcast:
+            return RecipeMode.BROADCAST
         return RecipeMode.TEMPLATE if self.call is not None and self.call.needs else RecipeMode.SEEDED
 
     def learn(self, call: Call) -> None:
@@ -97,6 +107,12 @@ class Recipe:
         complete = call.needs <= set(call.fixed)
         self.state = RecipeState.READY if complete else RecipeState.LEARNING
         self.reason = "" if complete else NO_TEMPLATE
+
+    def give(self, call: Call, captured: int | None, seeded: Recipe) -> None:
+        """This call, which was broadcast, is replayed next; what ``seeded`` has found out holds here, too."""
+        self.call, self.captured = call, captured
+        self.running, self.rehearsed = self.running | seeded.running, self.rehearsed or seeded.rehearsed
+        self.state, self.reason = RecipeState.READY, ""
 
     def unhalve(self) -> bool:
         """The call is made in full from now on; whether it was halved before."""
@@ -121,10 +137,26 @@ class Recipe:
             kind=int(self.kind),
             mode=int(self.mode),
             state=int(self.state),
-            name=self.name,
+            name=BROADCAST + self.name if self.broadcast else self.name,
             reason=self.reason,
         )
 
     @property
     def slot(self) -> int:
-        return self.index % shm.RECIPES.slots
+        """Those of broadcasts lie at the end."""
+        return (-1 - self.index if self.broadcast else self.index) % shm.RECIPES.slots
+
+
+def broadcast_of(seeded: Recipe) -> Recipe:
+    """The recipe that replays broadcasts to this one's module."""
+    return Recipe(
+        index=seeded.index,
+        kind=seeded.kind,
+        name=seeded.name,
+        path=seeded.path,
+        subject=seeded.subject,
+        peers=seeded.peers,
+        reason=NO_BROADCAST,
+        settled=True,
+        broadcast=True,
+    )

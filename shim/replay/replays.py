@@ -1,9 +1,9 @@
 """Replays of one rank: what happens after each step.
 
 ``after_step`` runs on the trainer's thread at the end of an optimizer step, where nothing of the step is
-under way: it replays what is due (``cadence``), settles what was learnt meanwhile, and arms the copying of
-sharded parameters for what is due after the next step. Requests and templates come through the channel's
-thread, which only puts them into an inbox.
+under way: it replays what is due (``cadence``, ``sharing``), settles what was learnt meanwhile, and arms the
+copying of sharded parameters, and the capture of real inputs, for what is due after the next step. Requests
+and templates come through the channel's thread, which only puts them into an inbox.
 
 A replay that is refused or fails disables its recipe alone, with the reason. An error of the trainer's own
 code in a replay is counted but does not switch the part off; one of this package does, when it repeats.
@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 
 from scoutd.proto import replay
-from scoutd.proto.replay import RecipeState
+from scoutd.proto.replay import RecipeKind, RecipeState
 from scoutd.proto.shm import Phase
 from scoutd.shim.coordinates import Coordinates, encode
 from scoutd.shim.guard import FAULT, Guard
@@ -32,6 +32,7 @@ from scoutd.shim.replay.recipes import Recipe
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.requests import Requests
 from scoutd.shim.replay.roster import Roster
+from scoutd.shim.replay.sharing import Sharing
 from scoutd.shim.replay.templates import Templates
 from scoutd.shim.replay.trial import replayed
 from scoutd.shim.shmfile import ShmFile
@@ -51,7 +52,8 @@ NO_TASK: Final = -1
 
 
 class Replays:
-    """``every``: steps between replays, 0: only on request; ``variants``: how many at once."""
+    """``every``: steps between replays, 0: only on request; ``variants``: how many at once; ``mode``: on
+    which inputs."""
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Replays:
         rank: int,
         every: int,
         variants: int,
+        mode: cadence.InputMode = cadence.InputMode.SEEDED,
     ) -> None:
         self.every = every
         self.variants = max(1, variants)
@@ -78,6 +81,8 @@ class Replays:
         self.channel: Final = Channel(store, guard, self.poll)
         self.roster: Final = Roster(rank, self.channel, guard, self._part, undo, self.templates.append)
         self.requests: Final = Requests(rank, self.channel)
+        self.sharing: Final = Sharing(rank, mode, self.channel, self.roster, guard, self._part)
+        undo.add(self.sharing.forget)
         undo.add(self._disarm)
 
     def watch(self, root: torch.nn.Module) -> None:
@@ -112,31 +117,57 @@ class Replays:
         changed = self.roster.settle()
         while self.templates:
             changed += self.roster.adopt(self.templates.popleft())
+        changed += self.sharing.settle()
         missing = unavailable() if changed else ""
         for recipe in changed:
             if missing:
                 recipe.disable(missing)
+        self._publish(changed)
+
+    def _publish(self, recipes: list[Recipe]) -> None:
+        for recipe in recipes:
             self.evidence.recipe(recipe)
 
+    def _scheduled(self, step: int) -> list[cadence.Due]:
+        return cadence.scheduled(step, self.every, self.variants, len(self.roster.recipes))
+
     def _due(self, step: int) -> list[cadence.Due]:
-        due = cadence.scheduled(step, self.every, self.variants, len(self.roster.recipes))
+        """From seeds."""
+        due = [each for each in self._scheduled(step) if not self._is_broadcast(each)]
         return due + self.requests.due(step)
+
+    def _is_broadcast(self, due: cadence.Due) -> bool:
+        """The turn is one of the broadcasts; an optimizer has no input that could be."""
+        optimizer = self.roster.recipes[due.place].kind is RecipeKind.OPTIMIZER
+        return not optimizer and self.sharing.mode.is_broadcast(due)
 
     def _replay_due(self, step: int) -> None:
         step_s = statistics.median(self._recent_ns) * 1e-9
         self.requests.take(step, step_s, self.roster.recipes, self.variants)
-        due = self._due(step)
-        if due:
+        self._exchange(step, step_s)
+        due, shared = self._due(step), self.sharing.due(step)
+        if due or shared:
             began_ns = time.monotonic_ns()
-            for key, index in due:
+            for key, index, _ in due:
                 if index < len(self.roster.recipes):
                     self._replay(self.roster.recipes[index], key, step)
+            for index in shared:
+                recipe = self.sharing.ready(index)
+                if recipe is not None:
+                    self._replay(recipe, step, step)
             self.cost_ns += time.monotonic_ns() - began_ns
             self._coordinates.publish(self._coordinates.writer, Phase.BETWEEN, AFTER_STEP, 0)
         self.requests.done(step)
+        self.sharing.done(step)
         self._disarm()
-        if due:
+        if due or shared:
             self._publish_state()
+
+    def _exchange(self, step: int, step_s: float) -> None:
+        """What was captured is on its way; what has come is known."""
+        began_ns = time.monotonic_ns()
+        self._publish(self.sharing.collect() + self.sharing.take(step, step_s))
+        self.cost_ns += time.monotonic_ns() - began_ns
 
     def _replay(self, recipe: Recipe, key: int, step: int) -> None:
         """The recipe was replayed and its result is published, or it is disabled."""
@@ -165,12 +196,16 @@ class Replays:
         self.evidence.recipe(recipe)
 
     def _arm(self, step: int) -> None:
-        """What is due after ``step`` and sharded will be copied while it is whole."""
-        for _, index in self._due(step):
+        """What is due after ``step`` and sharded will be copied while it is whole; inputs whose turn comes
+        then will be captured."""
+        for index in [*(each.place for each in self._due(step)), *self.sharing.due(step)]:
             recipe = self.roster.recipes[index] if index < len(self.roster.recipes) else None
             module = recipe.module if recipe is not None and recipe.state is RecipeState.READY else None
             if module is not None and index not in self._gathering and is_sharded(module):
                 self._gathering[index] = Gathering(module, self._guard, self._part)
+        wanted = sum(map(self._is_broadcast, self._scheduled(step)))
+        if wanted:
+            self.sharing.capture(wanted)
 
     def _disarm(self) -> None:
         for gathering in self._gathering.values():

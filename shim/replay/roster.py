@@ -54,8 +54,8 @@ class Roster:
         self._peers: dict[int, Peers] = {}
         self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._ears: list[Ear] = []
-        self._told = 0
-        self._heard = 0
+        self._told = self._heard = 0
+        self._awaited = ""
         undo.add(self.forget)
 
     def watch(self, root: torch.nn.Module) -> None:
@@ -151,13 +151,18 @@ class Roster:
             self._deliver(templates.unpacked(content))
             self._listen(peers)
 
-        self._channel.ask(self._name(peers, self._heard), answer)
+        self._awaited = self._name(peers, self._heard)
+        self._channel.ask(self._awaited, answer)
 
     def _name(self, peers: Peers, number: int) -> str:
-        """Who has another list of recipes neither tells nor hears: indices would mean something else."""
+        return f"{self.place(peers)}/templates/{number}"
+
+    def place(self, peers: Peers) -> str:
+        """Where these peers' notes lie. Who has another list of recipes neither tells nor hears: indices
+        would mean something else."""
         names = "\0".join(each.name for each in self.recipes if each.kind is not RecipeKind.OPTIMIZER)
         digest = hashlib.blake2b(names.encode(), digest_size=4).hexdigest()
-        return f"{peers.group:016x}/{digest}/templates/{number}"
+        return f"{peers.group:016x}/{digest}"
 
     def adopt(self, found: templates.Templates) -> list[Recipe]:
         """The first rank's calls are used from now on; returns the recipes that have changed."""
@@ -181,7 +186,9 @@ class Roster:
                 yield self.recipes[index]
 
     def forget(self) -> None:
-        """Nothing is watched, no hook is left."""
+        """Nothing is watched, no hook is left, and calls of what was watched are not awaited any more."""
+        self._channel.forget(self._awaited)
+        self._told = self._heard = 0
         for ear in self._ears:
             ear.stop()
         for known in (self.recipes, self._roots, self._ears):

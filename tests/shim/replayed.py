@@ -2,12 +2,13 @@
 
 Run as ``python replayed.py FOLDER CASES``: imports torch once and forks the ranks. Every case is trained
 without scoutd and then, in the same processes and from the same seeds, with every recipe replayed after every
-step. Each rank writes to ``FOLDER/<rank>.json`` what the two runs gave, what was replayed, and how many
-collectives each took.
+step; some are trained longer, and with rank 0's real inputs replayed as well. Each rank writes to
+``FOLDER/<rank>.json`` what the runs gave, what was replayed, and how many collectives each took.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import mmap
@@ -33,13 +34,24 @@ from scoutd.proto import shm
 from scoutd.shim import session
 from scoutd.shim.replay.recipes import NO_TEMPLATE
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.shim.meeting import Meeting
+
 WORLD = 4
 STEPS = 4
+BROADCAST_STEPS = 8
+"""Steps 1 and 3 are replayed from seeds, step 2 (sharded: 4) is captured, and replayed four steps later."""
+
 BATCH = 6
 DEADLINE_S = 30.0
 REQUEST = 77
 ALONE = "fsdp2"
 """This case is also trained with replays on rank 0 alone."""
+
+BROADCAST = ("ddp-amp", "ddp-reentrant", "fsdp2-mixed", "hsdp")
+"""These are also trained with broadcasts."""
+
+meetings: list[Meeting] = []
 
 
 class Block(nn.Module):
@@ -113,7 +125,7 @@ def train(
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     hooked.of(optimizer)
     losses = []
-    for _ in range(STEPS):
+    for _ in range(BROADCAST_STEPS if meetings else STEPS):
         optimizer.zero_grad()
         for part in range(micro):
             loss = _loss(model, autocast, last=part == micro - 1)
@@ -125,6 +137,8 @@ def train(
             scaler.update()
         scheduler.step()
         wait_for_templates()
+        for meeting in meetings:
+            meeting.after_step()
         losses.append(loss.detach().float().item().hex())
     found["losses"] = losses
     found["parameters"] = _digest(list(model.parameters()))
@@ -249,9 +263,10 @@ def run(case: str) -> dict[str, Any]:
     return found
 
 
-def run_replayed(case: str, every: int = 1) -> dict[str, Any]:
+def run_replayed(case: str, every: int = 1, mode: str = "seeded") -> dict[str, Any]:
     """As ``run``, with everything replayed after every step (``every`` 1; 0: nothing)."""
-    assert scoutd.shim.attach(replay_every=every, replay_variants=64)
+    gc.collect()  # a model of an earlier case that still lives on some rank would be found there
+    assert scoutd.shim.attach(replay_every=every, replay_variants=64, replay_mode=mode)
     torch.manual_seed(1)
     found: dict[str, Any] = {}
     before = _collectives()
@@ -322,6 +337,10 @@ def rank_main(folder: Path, rank: int, cases: list[str]) -> None:
     results = {case: {"plain": run(case), "replayed": run_replayed(case)} for case in cases}
     results["alone"] = {"plain": run(ALONE), "replayed": run_replayed(ALONE, every=int(rank == 0))}
     results["requested"] = run_requested()
+    meetings.append(Meeting(folder, WORLD))
+    results["broadcast"] = {
+        case: {"plain": run(case), "replayed": run_replayed(case, mode="both")} for case in BROADCAST
+    }
     (folder / f"{rank}.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
@@ -331,6 +350,7 @@ def main(folder: str, cases: str) -> None:
     import torch._dynamo  # optimizers would import it in every rank
     import torch.distributed.fsdp  # noqa: F401
 
+    gc.freeze()  # what is imported is not looked through again and again
     children = []
     for rank in range(WORLD):
         child = os.fork()

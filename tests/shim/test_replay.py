@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from scoutd.proto import replay, shm
-from scoutd.proto.replay import Part, RecipeKind, RecipeState
+from scoutd.proto.replay import Part, RecipeKind, RecipeMode, RecipeState
 
 HERE = Path(__file__).parent
 WORLD = 4
@@ -32,6 +32,7 @@ CASES = (
     "fsdp2-mixed",
     "hsdp",
 )
+BROADCAST = ("ddp-amp", "ddp-reentrant", "fsdp2-mixed", "hsdp")
 UNCHANGED = ("losses", "parameters", "buffers", "gradients", "optimizer", "rng", "hooks", "objects", "tables")
 
 Results = list[dict[str, Any]]
@@ -122,6 +123,29 @@ def test_a_rank_that_replays_alone_waits_for_nobody(results: Results) -> None:
         assert {name: replayed[name] for name in UNCHANGED} == {name: plain[name] for name in UNCHANGED}
         assert bool(replays(results[rank]["alone"])) == (rank == 0)
     assert {each.replays for each in recipes(results[0]["alone"])} == {3, 4}
+
+
+@pytest.mark.parametrize("case", BROADCAST)
+def test_with_broadcasts_training_is_the_same_and_all_ranks_replay_alike(results: Results, case: str) -> None:
+    rounds: dict[Any, list[tuple[int, ...]]] = defaultdict(list)
+    for rank in range(WORLD):
+        found = results[rank]["broadcast"][case]
+        plain, replayed = found["plain"], found["replayed"]
+        assert {name: replayed[name] for name in UNCHANGED} == {name: plain[name] for name in UNCHANGED}
+        assert replayed["collectives"] == plain["collectives"] > 0
+        assert replayed["said"]["errors"] == {}
+        told = {each.recipe: each for each in recipes(found) if each.mode == RecipeMode.BROADCAST}
+        assert {(each.kind, each.state, each.reason) for each in told.values()} == {
+            (kind, RecipeState.READY, "") for kind in RecipeKind if kind is not RecipeKind.OPTIMIZER
+        }
+        assert {each.replays for each in told.values()} == {1}
+        for each in replays(found):
+            if each.recipe in told:
+                assert (each.differing, each.nonfinite) == (0, 0)
+                rounds[each.key, each.recipe].append((each.signed, *each[9:15]))
+    assert len(rounds) == 5
+    assert all(len(values) == WORLD and len(set(values)) == 1 for values in rounds.values())
+    assert len({values[0] for values in rounds.values()}) == len(rounds)
 
 
 def test_a_request_is_carried_out_after_the_same_steps_on_all_ranks(results: Results) -> None:

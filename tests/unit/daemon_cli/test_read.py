@@ -75,6 +75,18 @@ def test_status_cuts_nothing(
     assert "…" not in out
 
 
+def test_status_counts_recipes_by_where_their_inputs_come_from(
+    node_agent: FakeAgent, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    replay = query.ReplayStatus(every=50, variants=1)
+    for mode in ("SEEDED", "BROADCAST", "SEEDED"):
+        replay.recipes.add(name="blocks.0 (Block)", mode=mode, state="READY")
+    node_agent.status.jobs.append(query.JobStatus(job="run7", replay=replay))
+    assert run_app(["status"]) == 0
+    assert "3 of 3 recipes ready (1 broadcast, 2 seeded)" in capsys.readouterr().out
+
+
 def test_status_of_thousands_shows_the_most_silent(node_agent: FakeAgent, capsys: Capture) -> None:
     node_agent.status.jobs.append(job(1000))
     assert run_app(["status"]) == 0

@@ -171,13 +171,15 @@ def test_a_command_without_dashes_keeps_its_own_options(
 @pytest.mark.parametrize(
     ("options", "environment", "told"),
     [
-        ([], {}, "50 1"),
-        (["--replay-every", "5", "--replay-variants", "2"], {}, "5 2"),
-        ([], {"SCOUTD_REPLAY_EVERY": "7"}, "7 1"),
-        (["--replay-every", "0"], {"SCOUTD_REPLAY_EVERY": "7"}, "0 1"),
+        ([], {}, "50 1 seeded"),
+        (["--replay-every", "5", "--replay-variants", "2"], {}, "5 2 seeded"),
+        ([], {"SCOUTD_REPLAY_EVERY": "7"}, "7 1 seeded"),
+        (["--replay-every", "0"], {"SCOUTD_REPLAY_EVERY": "7"}, "0 1 seeded"),
+        (["--replay-mode", "both"], {"SCOUTD_REPLAY_MODE": "broadcast"}, "50 1 both"),
+        ([], {"SCOUTD_REPLAY_MODE": "broadcast"}, "50 1 broadcast"),
     ],
 )
-def test_the_command_is_told_how_often_to_replay(
+def test_the_command_is_told_how_often_and_on_what_to_replay(
     options: list[str],
     environment: dict[str, str],
     told: str,
@@ -185,11 +187,11 @@ def test_the_command_is_told_how_often_to_replay(
     capfd: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("SCOUTD_REPLAY_EVERY", "SCOUTD_REPLAY_VARIANTS"):
+    for name in ("SCOUTD_REPLAY_EVERY", "SCOUTD_REPLAY_VARIANTS", "SCOUTD_REPLAY_MODE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    script = 'echo "$SCOUTD_REPLAY_EVERY $SCOUTD_REPLAY_VARIANTS"'
+    script = 'echo "$SCOUTD_REPLAY_EVERY $SCOUTD_REPLAY_VARIANTS $SCOUTD_REPLAY_MODE"'
     assert run_app(["run", *options, "--", "sh", "-c", script]) == 0
     assert told in capfd.readouterr().out
 

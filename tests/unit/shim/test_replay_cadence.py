@@ -100,7 +100,7 @@ def test_all_ranks_carry_out_a_request_after_the_same_step() -> None:
             if step >= 3 + 4 * rank:  # each hears of it at another step
                 requests.read(request, time.monotonic_ns())
             requests.take(step, 0.1, known[rank], 2)
-            ran[rank] += [(step, *due) for due in requests.due(step)]
+            ran[rank] += [(step, due.key, due.place) for due in requests.due(step)]
             requests.done(step)
             channels[rank].turn()
     assert [place for _, _, place in ran[0]] == [0, 1, 2, 3]
