@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scoutd.agent.messages import Order, OrderReply
-from scoutd.agent.replay import RecipeState, RecipeView
+from scoutd.agent.replay import RecipeMode, RecipeState, RecipeView
 from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.jobs import Job
 from scoutd.proto.replay import Request
@@ -105,9 +105,11 @@ class ReplayRequests:
 
 
 def _chosen(job: Job, wanted: str) -> list[RecipeView]:
-    """The recipes that are meant, one form of each; all for an empty ``wanted``."""
+    """The recipes that are meant, one form of each; all for an empty ``wanted``. Broadcasts are made when
+    their turn comes, not on request."""
     known = {view.recipe: view for rank in job.observation.report.ranks for view in rank.recipes}
-    ready = [view for view in known.values() if view.state is not RecipeState.DISABLED]
+    asked = [view for view in known.values() if view.mode is not RecipeMode.BROADCAST]
+    ready = [view for view in asked if view.state is not RecipeState.DISABLED]
     if not ready:
         raise NotAccepted("no recipe of this job can be replayed; see `scoutd status`")
     if not wanted:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from scoutd.agent.messages import Order, OrderReply
-from scoutd.agent.replay import RecipeState, ReplayCost
+from scoutd.agent.replay import RecipeMode, RecipeState, ReplayCost
 from scoutd.daemon import codec
 from scoutd.daemon.clock import Stamps
 from scoutd.daemon.errors import ConfigError, LocalError
@@ -261,10 +261,13 @@ def test_living_agent_keeps_its_socket(path: Path) -> None:
 
 
 def replaying_job() -> Job:
-    """A job whose ranks have two recipes, one of them disabled on rank 1."""
+    """A job whose ranks have two recipes, one of them disabled on rank 1, and one of broadcasts."""
     seen = fakes.observation("j", ranks=2)
     views = tuple(replaying.view(recipe=k, name=f"blocks.{k} (Block)") for k in (1, 2))
-    sick = (views[0], fakes.replace(views[1], state=RecipeState.DISABLED, reason="RuntimeError: no"))
+    shared = replaying.view(recipe=3, name="broadcast of blocks.1 (Block)")
+    views = (*views, fakes.replace(shared, mode=RecipeMode.BROADCAST))
+    disabled = fakes.replace(views[1], state=RecipeState.DISABLED, reason="RuntimeError: no")
+    sick = (views[0], disabled, views[2])
     cost = ReplayCost(50, 1, True, 200, 4, 10**9, 10**7, 7)
     ranks = tuple(
         fakes.replace(rank, recipes=views if not rank.rank else sick, replay_cost=cost)
@@ -284,7 +287,9 @@ def test_status_tells_of_replays(path: Path) -> None:
         assert states == [
             ("blocks.1 (Block)", "READY", "", []),
             ("blocks.2 (Block)", "DISABLED", "RuntimeError: no", [1]),
+            ("broadcast of blocks.1 (Block)", "READY", "", []),
         ]
+        assert [each.mode for each in told.recipes] == ["SEEDED", "SEEDED", "BROADCAST"]
 
     with_site(path, scenario)
 
@@ -307,7 +312,12 @@ def test_a_replay_is_requested_on_the_socket_and_nowhere_else(path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("recipe", "why"), [("heads", "none of the recipes"), ("blocks.2", "none of the recipes")]
+    ("recipe", "why"),
+    [
+        ("heads", "none of the recipes"),
+        ("blocks.2", "none of the recipes"),
+        ("broadcast of blocks.1", "none of the recipes"),
+    ],
 )
 def test_a_recipe_that_cannot_be_replayed_is_not_accepted(path: Path, recipe: str, why: str) -> None:
     async def scenario(site: Site, channel: grpc.aio.Channel) -> None:
