@@ -70,6 +70,8 @@ class Recipe:
     """Buffers that the module's forward writes to: peers need not agree on them."""
     broadcast: bool = False
     """Replays what the group's first rank has captured; ``index`` is that of the seeded recipe."""
+    shard: bool = False
+    """Of an optimizer: what is stepped is the rank's own shard, which only its replicas have."""
     captured: int | None = None
     """On that rank: the signature of the input when it was captured."""
 

@@ -25,7 +25,7 @@ from scoutd.shim.replay import templates
 from scoutd.shim.replay.catalog import recipes_of
 from scoutd.shim.replay.channel import Channel
 from scoutd.shim.replay.learning import Ear
-from scoutd.shim.replay.peers import peers_of
+from scoutd.shim.replay.peers import peers_of, replicas_of
 from scoutd.shim.replay.recipes import Peers, Recipe
 
 MAX_OPTIMIZERS: Final = 8
@@ -78,7 +78,8 @@ class Roster:
             self._ears.append(ear)
 
     def see(self, optimizer: torch.optim.Optimizer) -> None:
-        """The optimizer has a recipe from its first step on."""
+        """The optimizer has a recipe from its first step on; where its shards have replicas, one for them,
+        too."""
         known = self._optimizers.get(id(optimizer))
         if known is not None and known() is optimizer:
             return
@@ -87,6 +88,14 @@ class Roster:
         number = len(self._optimizers)
         name = f"optimizer {number}" if number else "optimizer"
         self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+        root = self._root_of(optimizer)
+        self._add_optimizer(optimizer, name, root, shard=False)
+        if root is not None and len(replicas_of(root, self._rank).ranks) > 1:
+            self._add_optimizer(optimizer, f"{name}-shard", root, shard=True)
+
+    def _add_optimizer(
+        self, optimizer: torch.optim.Optimizer, name: str, root: torch.nn.Module | None, shard: bool
+    ) -> None:
         recipe = Recipe(
             index=len(self.recipes),
             kind=RecipeKind.OPTIMIZER,
@@ -95,9 +104,9 @@ class Roster:
             subject=weakref.ref(optimizer),
             state=RecipeState.READY,
             reason="",
+            shard=shard,
         )
         self.recipes.append(recipe)
-        root = self._root_of(optimizer)
         if root is not None:
             self._owners[recipe.index] = weakref.ref(root)
 
@@ -130,6 +139,8 @@ class Roster:
         root = owner() if owner is not None else None
         if root is None:
             return Peers((self._rank,))
+        if recipe.shard:
+            return replicas_of(root, self._rank)
         if id(root) not in self._peers:
             self._peers[id(root)] = peers_of(root, self._rank)
         return self._peers[id(root)]

@@ -8,7 +8,8 @@ counted.
 
 Peers with whole parameters (DDP) step a slice of the real ones with the real state. Where parameters are
 sharded (FSDP2, HSDP) each rank holds another part, so the slice and its state are seeded: what is compared is
-then the rank's arithmetic alone.
+then the rank's arithmetic alone. Replicas of a shard (HSDP) have a recipe of their own besides, which steps a
+slice of the shard with its real state.
 """
 
 from __future__ import annotations
@@ -45,28 +46,30 @@ _SKIPPED: Final = frozenset(
 
 
 def run_optimizer(
-    optimizer: torch.optim.Optimizer, key: int, context: seams.Context, source: Source
+    optimizer: torch.optim.Optimizer, key: int, context: seams.Context, source: Source, shard: bool = False
 ) -> Outcome:
-    """A step was made on a slice; the optimizer was only read.
+    """A step was made on a slice; the optimizer was only read. ``shard``: of what this rank holds of a
+    sharded parameter.
 
     Raises:
         Refusal: it cannot be.
     """
-    parameter, group = _chosen(optimizer, key)
-    made = Slice(optimizer, parameter, group, source, context)
+    parameter, group = _chosen(optimizer, key, shard)
+    made = Slice(optimizer, parameter, group, source, context, shard)
     return made.run(context, source)
 
 
-def _chosen(optimizer: torch.optim.Optimizer, key: int) -> tuple[torch.Tensor, dict[str, Any]]:
+def _chosen(optimizer: torch.optim.Optimizer, key: int, shard: bool) -> tuple[torch.Tensor, dict[str, Any]]:
     """The parameter whose turn it is, and its group."""
     found = [
         (parameter, group)
         for group in optimizer.param_groups
         for parameter in group["params"]
         if parameter.requires_grad and parameter.dtype.is_floating_point and parameter.numel()
+        if not shard or (_is_sharded(parameter) and _local(parameter).numel())
     ]
     if not found:
-        raise Refusal("it has no parameters")
+        raise Refusal("it has no shard of a parameter" if shard else "it has no parameters")
     return found[seed_of(0, key, "parameter") % len(found)]
 
 
@@ -80,15 +83,17 @@ class Slice:
         group: dict[str, Any],
         source: Source,
         context: seams.Context,
+        shard: bool = False,
     ) -> None:
-        self.rows: Final = _rows(parameter)
-        sharded = hasattr(parameter, "to_local")
-        shape = self._shape(parameter.shape)
+        sharded = _is_sharded(parameter) and not shard
+        held = _local(parameter) if shard else parameter
+        self.rows: Final = _rows(held)
+        shape = self._shape(held.shape)
         device = parameter.device
         if sharded:
             values = source.floats("slice", shape, parameter.dtype, device)
         else:
-            values = self._cut(parameter).detach().clone()
+            values = self._cut(held).detach().clone()
         values = seams.pass_through(Part.PARAMETER, "slice", values, context)
         self.parameter: Final = torch.nn.Parameter(values)
         self.memo: Final = Memo()
@@ -147,7 +152,7 @@ class Slice:
         state: dict[str, Any] = {}
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
-                value = self._cut(value).detach().clone()
+                value = self._cut(_local(value)).detach().clone()
                 value = seams.pass_through(Part.OPTIMIZER, f"state {name}", value, context)
             elif isinstance(value, torch.Tensor) and value.numel() > WHOLE_STATE:
                 raise Refusal(f"its state {name} is not shaped like the parameter")
@@ -165,6 +170,17 @@ class Slice:
 
     def _shape(self, shape: torch.Size) -> tuple[int, ...]:
         return (min(self.rows, shape[0]), *shape[1:]) if shape else ()
+
+
+def _is_sharded(parameter: torch.Tensor) -> bool:
+    return hasattr(parameter, "to_local")
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of it."""
+    to_local: Any = getattr(tensor.detach(), "to_local", None)
+    held: torch.Tensor = tensor if to_local is None else to_local()
+    return held
 
 
 def _rows(parameter: torch.Tensor) -> int:

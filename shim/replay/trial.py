@@ -65,7 +65,7 @@ def _run(recipe: Recipe, key: int, step: int, number: int, gathered: Gathered) -
     context = seams.Context(recipe.name, recipe.kind, key, step, number)
     source = Source(recipe.recipe, key if number else _rehearsal_key(key))
     if recipe.kind is RecipeKind.OPTIMIZER:
-        return run_optimizer(subject, key, context, source)
+        return run_optimizer(subject, key, context, source, recipe.shard)
     if recipe.call is None:
         raise Refusal("its call is not known")
     work = Work(subject, recipe.call, gathered, recipe.running)

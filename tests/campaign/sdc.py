@@ -37,8 +37,8 @@ from scoutd.daemon.observe.observer import Observer
 from tests.campaign.sdc_job import Job
 from tests.campaign.sdc_plan import WORLDS, Round, plan, slow
 
-RECIPES = 5
-"""Embedding, head, two blocks, optimizer."""
+RECIPES = {"ddp": 5, "fsdp2": 5, "hsdp": 6}
+"""Embedding, head, two blocks, optimizer; and the optimizer on shards that have replicas."""
 
 PATIENCE_S = 60.0
 
@@ -142,7 +142,7 @@ class Watch:
             for observation in self.observer.observe():
                 self.seen = report = self._of_step(observation.report)
                 told = [len(rank.replays) for rank in report.ranks if rank.observed]
-                if told == [RECIPES] * self.job.world:
+                if told == [RECIPES[self.job.layout]] * self.job.world:
                     return report
             time.sleep(0.002)
         raise Late(f"results of step {self.step} did not come")

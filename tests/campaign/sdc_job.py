@@ -171,6 +171,7 @@ class Job:
 
     def __init__(self, layout: str, plan: Sequence[Round], root: Path) -> None:
         self.gate = Gate()
+        self.layout = layout
         self.world = WORLDS[layout]
         port = _free_port()
         os.environ["SCOUTD_ROOT"] = str(root)

@@ -2,7 +2,7 @@
 
 A *round* is one training step after which all recipes are replayed. It breaks nothing (a clean control), or
 one bit, on one rank or on two, in one part of one recipe; or it is a tie, in which half of the group agrees
-on another value.
+on another value, or one of two replicas has another one.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def plan(layout: str, seed: int, singles: int, cleans: int, extras: int) -> list
         rounds += [_double(dice, world) for _ in range(extras)]
     if world % 2 == 0:
         rounds += [_tie(dice, world) for _ in range(extras)]
+    if layout == "hsdp":
+        rounds += [_shard(dice, world) for _ in range(extras)]
     dice.shuffle(rounds)
     return [*rounds, *_intermittent(dice, world, extras)]
 
@@ -123,6 +125,19 @@ def _tie(dice: random.Random, world: int) -> Round:
     faults = tuple(Fault(target, rank, module, _place(module, target), bit=0, seed=seed) for rank in ranks)
     cause = Cause.STATE_DIVERGENCE if target is Target.WEIGHTS else CAUSES[target]
     return Round("tie", faults, causes=frozenset((cause,)), tie=True)
+
+
+def _shard(dice: random.Random, world: int) -> Round:
+    """The optimizer's state of a shard, of which there are two: they differ, and nobody can be named."""
+    fault = Fault(
+        Target.OPTIMIZER,
+        dice.randrange(world),
+        "optimizer-shard *",
+        "state exp_avg*",
+        bit=30,
+        seed=dice.getrandbits(32),
+    )
+    return Round("shard", (fault,), causes=frozenset((Cause.SDC_OPTIMIZER,)), tie=True)
 
 
 EPISODE_ROUNDS = 12

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import copy
 import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from scoutd.proto.replay import Part, RecipeKind, RecipeState
+from scoutd.shim.replay import peers
 from scoutd.shim.replay.copies import Memo, copied
 from scoutd.shim.replay.recipes import Peers, Recipe
 from scoutd.shim.replay.refusal import Refusal
@@ -85,6 +91,57 @@ def test_corrupt_state_shows_in_the_step_alone_and_a_corrupt_parameter_in_both()
     parameter.detach().view(torch.int32)[0, 0] ^= 1
     both = replay(optimizer)
     assert both.parameter != healthy.parameter
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of one rank."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_shard_is_stepped_with_its_real_state(alone: None) -> None:
+    torch.manual_seed(1)
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", "shard"))
+    model = fully_shard(torch.nn.Linear(4, 6, bias=False), mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    recipe = recipe_of(optimizer)
+    recipe.shard = True
+    healthy, seeded = replayed(recipe, KEY, KEY), replay(optimizer)
+    assert healthy.signed == seeded.signed
+    state = optimizer.state[model.weight]["exp_avg"].to_local()  # type: ignore[attr-defined]
+    state.view(torch.int32)[2, 1] ^= 1 << 20
+    sick = replayed(recipe, KEY, KEY)
+    assert (sick.input, sick.parameter) == (healthy.input, healthy.parameter)
+    assert sick.optimizer != healthy.optimizer
+    assert replay(optimizer)[9:15] == seeded[9:15]  # whose state is invented
+    with torch.no_grad():
+        model.weight.to_local().view(torch.int32)[0, 0] ^= 1  # type: ignore[operator]
+    assert replayed(recipe, KEY, KEY).parameter != healthy.parameter
+    assert model.weight.grad is not None
+
+
+def test_a_whole_parameter_has_no_shard() -> None:
+    optimizer = trained(torch.optim.SGD, lr=0.1)
+    recipe = recipe_of(optimizer)
+    recipe.shard = True
+    with pytest.raises(Refusal, match="no shard"):
+        replayed(recipe, KEY, KEY)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "replicas"),
+    [((2, 3), 4, (1, 4)), ((3, 2), 0, (0, 2, 4)), ((6,), 4, (4,)), ((2, 3), 9, (9,))],
+)
+def test_replicas_of_a_shard_lie_along_the_first_axis_of_hsdp(
+    shape: tuple[int, ...], rank: int, replicas: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mesh = SimpleNamespace(mesh=torch.arange(6).reshape(shape))
+    monkeypatch.setattr(peers, "mesh_of", lambda _: mesh)
+    assert peers.replicas_of(torch.nn.Linear(1, 1), rank) == Peers(replicas)
 
 
 def test_a_slice_is_bounded_and_the_parameter_rotates_with_the_key() -> None:
