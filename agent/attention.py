@@ -8,8 +8,8 @@ longest silence in it, and whether there is anything that is judged without sile
 - Until the timeout, a look only finds out whose stack is wanted, of our own ranks: none is, where the host of
   each is known to wait.
 - Otherwise looks follow each other so slowly that they cost a bounded part of a core, more slowly while
-  evidence is missing, and where the agent is late already. The first look at evidence that has become
-  complete is never put off.
+  evidence is missing, and where the agent is late already: what is missing then is on its way, and looks at
+  the rest would only hold it up. The first look at evidence that has become complete is never put off.
 
 Where something is judged without silence (a death, splits), or a verdict is open, only the last rule saves.
 """
@@ -44,6 +44,14 @@ LATE_NS_PER_RANK: Final = 10_000_000
 LATE_MOST_NS: Final = 5_000_000_000
 """An agent that comes so much late has no time for looks: five seconds for 500 ranks and more."""
 
+LATE_INCOMPLETE: Final = 16
+LATE_INCOMPLETE_MOST_NS: Final = 30_000_000_000
+"""While evidence is missing besides: so many times its lateness, but half a minute at most."""
+
+LATE_ROUND: Final = 4
+LATE_ROUND_MOST_NS: Final = 10_000_000_000
+"""A report passes as many queues as an answer (``pace.LATE_FACTOR``), each of them as late as this agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -67,7 +75,13 @@ class Attention:
         self.late_ns = 0
         self._lines: dict[str, _Line] = {}
         self._looked_ns: int | None = None
+        self._incomplete_ns: int | None = None
         self._complete = False
+
+    @property
+    def round_ns(self) -> int:
+        """How long missing evidence may take at least, as late as this agent is."""
+        return min(LATE_ROUND * self.late_ns, LATE_ROUND_MOST_NS)
 
     def longest_ns(self, reports: Reports, now_ns: int) -> int:
         """The longest silence of any rank, the agent's own pauses included."""
@@ -90,9 +104,13 @@ class Attention:
         return self.rested(reports, complete, now_ns)
 
     def rested(self, reports: Reports, complete: bool, now_ns: int, settled: bool = False) -> bool:
-        """The last look is long enough ago, or was at less than there is now. ``settled``: a fault is
-        confirmed, and nothing new was heard since."""
-        if self._looked_ns is None or (complete and not self._complete):
+        """The last look is long enough ago, or was at less than there is now. Where evidence is missing, it
+        is given as much time to come before the first look. ``settled``: a fault is confirmed, and nothing
+        new was heard since, or only a part of what there is."""
+        if complete or self._incomplete_ns is None:
+            self._incomplete_ns = None if complete else now_ns
+        last_ns = max((at for at in (self._looked_ns, self._incomplete_ns) if at is not None), default=None)
+        if last_ns is None or (complete and not self._complete):
             return True
         ranks = sum(len(report.ranks) for report, _ in reports.values())
         if len(reports) < 2:
@@ -102,8 +120,11 @@ class Attention:
             pause = max(pause, min(INCOMPLETE_NS_PER_RANK * ranks, INCOMPLETE_MOST_NS))
         if settled:
             pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
-        late = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS) if self.late_ns >= LATE_NS else 0
-        return now_ns - self._looked_ns >= max(pause, late)
+        if self.late_ns >= LATE_NS:
+            pause = max(pause, min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS))
+            if not complete:
+                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, LATE_INCOMPLETE_MOST_NS))
+        return now_ns - last_ns >= pause
 
     def looked(self, complete: bool, now_ns: int) -> None:
         """A look was taken."""

@@ -81,8 +81,8 @@ def exact(evidence: Sequence[Hashable | None]) -> Consensus:
     schemes = sorted({item.scheme for item in items if isinstance(item, Signature)})
     if len(schemes) > 1:
         return _inconclusive(items, f"mixed schemes: {', '.join(map(str, schemes))}")
-    counts = Counter(item for item in items if item is not None and _sound(item))
-    unsound = sum(item is not None and not _sound(item) for item in items)
+    counts = Counter(item for item in items if item is not None)
+    unsound = sum(counts.pop(item) for item in list(counts) if not _sound(item))
     if not counts:
         return _inconclusive(items, f"not finite: all {unsound}" if unsound else "no evidence")
     majority, count = counts.most_common(1)[0]

@@ -1,8 +1,8 @@
 """What a report says apart from ages: equal content needs no new version.
 
 A hung job's reports differ from one look to the next only in their ages, which every reader adds himself.
-A version is therefore published only when the content changes; numbers that never rest (CPU, I/O) are
-rounded first, by ``rounded``.
+A version is therefore published only when the content changes; numbers that never rest (CPU, I/O) count, and
+are published, in coarse steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:
         tuple((c.group, c.sequence, c.kind, c.state, c.waiting, c.fingerprint) for c in r.calls),
         tuple((g.group, g.enqueued, g.retired, g.history) for g in r.groups),
         tuple((n.kind, n.message, n.location) for n in r.notes),
-        r.activity,
+        _coarse(r.activity) if r.activity is not None else None,
         (r.stack.frames, r.stack.waits, r.stack.refused) if r.stack is not None else None,
         tuple(replay.round for replay in r.replays),
     )
@@ -43,11 +43,11 @@ def rounded(report: NodeReport) -> NodeReport:
 
 
 def _rounded(r: RankReport) -> RankReport:
-    if r.activity is None:
-        return r
-    a = r.activity
-    cpu = round(a.cpu_ratio * 20) / 20
-    return replace(r, activity=Activity(0, cpu, _one_digit(a.io_bytes_per_s), a.stack_moving))
+    return r if r.activity is None else replace(r, activity=Activity(0, *_coarse(r.activity)))
+
+
+def _coarse(a: Activity) -> tuple[float, float, bool | None]:
+    return round(a.cpu_ratio * 20) / 20, _one_digit(a.io_bytes_per_s), a.stack_moving
 
 
 def _one_digit(value: float) -> float:

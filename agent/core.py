@@ -212,7 +212,7 @@ class Core:
         complete = self._reach is None or not self._reach.stale
         timeout = int(self._settings.stall_timeout_s * NS_PER_S)
         if self._ledger.busy:
-            settled = bool(self._ledger.confirmed) and self._words == self._judged_words
+            settled = bool(self._ledger.confirmed) and (self._words == self._judged_words or not complete)
             due = self.attention.rested(self._reports, complete, now_ns, settled)
         else:
             due = self.attention.due(self._reports, self._mine, timeout, complete, now_ns)
@@ -276,7 +276,8 @@ class Core:
         if not self._reach.stale and (named or self._reach.oldest_ns <= lasted):
             return True
         hurry = named and self._reach.majority
-        return lasted >= self._settings.round_s * (1 if hurry else 4) * NS_PER_S
+        patience = max(int(self._settings.round_s * NS_PER_S), self.attention.round_ns)
+        return lasted >= patience * (1 if hurry else 4)
 
     def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
         self._patience.clear()
@@ -299,7 +300,8 @@ class Core:
             return snapshot(aged, limit, paused)
         r = self._reach
         since = now_ns - self._reached_ns
-        quiet = {node: quiet_ns + since for node, quiet_ns in r.quiet_ns.items()}
+        heard = (report.node for report, _ in aged)
+        quiet = {node: r.quiet_ns[node] + since for node in heard if node in r.quiet_ns}
         return snapshot(aged, limit, paused, r.unreachable, r.majority, r.stale, quiet)
 
     def _judged_already(self, now_ns: int) -> bool:

@@ -38,6 +38,7 @@ from scoutd.agent.messages import (
 )
 from scoutd.agent.pace import Pace
 from scoutd.agent.partners import Partners
+from scoutd.agent.piggyback import Piggyback
 from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
@@ -45,11 +46,6 @@ from scoutd.agent.tally import Tallies
 
 IDLE_STRETCH = 2
 """While nothing is wrong and nobody is new, probes only say that we are there: they may be rarer."""
-
-FRESH_FACTOR = 8
-"""A probe has room for this many times the usual piggyback while agents are arriving: all N then know of a
-new one after O(log N) probe intervals, not N of them."""
-
 
 FIRST_VERSION_BITS = 16
 """Small, because every mark carries it; two lives begin alike once in 65,536 times."""
@@ -93,7 +89,7 @@ class Exchange:
         self._next_join_ns = 0
         self._join_pause_ns = _ns(s.probe_interval_s)
         self._partners = Partners(self.replica.me, s.partners, self.random)
-        self._fresh: dict[str, int] = {}
+        self._piggyback = Piggyback(self.replica.me, s.piggyback, self.random)
         self.pace = Pace(s)
         self._flight = Flight(s.in_flight)
         self._suspicions: dict[str, _Suspicion] = {}
@@ -102,7 +98,7 @@ class Exchange:
     @property
     def peers(self) -> list[str]:
         """Other agents that have not taken their leave."""
-        return [node for node in self.replica.present() if node != self.replica.me]
+        return self.replica.others
 
     def majority(self, stale: frozenset[str]) -> bool:
         """More than half of all known nodes, this one included, are in reach and not stale."""
@@ -129,13 +125,9 @@ class Exchange:
 
     def stale(self, now_ns: int) -> frozenset[str]:
         """Nodes in reach whose newest report is not here, or of which nothing was heard lately."""
-        limit = self._quiet_ns() * 2 + self.round_trip.timeout_ns
-        return frozenset(
-            node
-            for node in self.peers
-            if node not in self.unreachable
-            and not (self.replica.current(node) and now_ns - self.replica.entries[node].heard_ns <= limit)
-        )
+        since = now_ns - self._quiet_ns() * 2 - self.round_trip.timeout_ns
+        found = self.replica.outdated(since).difference(self.unreachable)
+        return found.intersection(self.peers) if found else found
 
     def oldest_ns(self, now_ns: int, stale: frozenset[str]) -> int:
         """How long ago the quietest node in reach was heard of, stale ones apart."""
@@ -148,11 +140,11 @@ class Exchange:
         if now_ns - self._ticked_ns > STOOD_STILL_NS:
             self._woke_ns = now_ns
         self._ticked_ns = now_ns
-        if self.seeds and not self.peers:
+        if self.seeds and self.replica.alone:
             return self._join(now_ns)
         sent: list[Outgoing] = []
-        if now_ns >= self._next_probe_ns:
-            stretch = 1 if self._fresh or self.alarmed(now_ns) else IDLE_STRETCH
+        if now_ns >= self._next_probe_ns and not self._synchronises(now_ns):
+            stretch = 1 if self._piggyback.news or self.alarmed(now_ns) else IDLE_STRETCH
             self._next_probe_ns = now_ns + stretch * _ns(self.settings.probe_interval_s)
             self.replica.beat(now_ns)
             sent += self._probe(self._partners.next(self.replica.present()), now_ns)
@@ -161,11 +153,18 @@ class Exchange:
             self.replica.beat(now_ns)
             waiting = self._flight.waiting(Sync, now_ns - self.pace.patience_ns, self.unreachable)
             count = max(0, self.settings.fanout - waiting)
+            if count:
+                self.pace.began(now_ns, self._alarmed_since_ns)
             for node in self._partners.sample(count, self.replica.present(), self.unreachable):
                 sync = Sync(self.replica.marks(), self.alarm_ns(now_ns), self.tallies.told())
                 sent += self._request(node, sync, now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
+
+    def _synchronises(self, now_ns: int) -> bool:
+        """Synchronisations say more than probes by turns, which would only delay them. Among so few that all
+        are partners, every probe is a look at somebody who may be gone."""
+        return self.alarmed(now_ns) and len(self.replica.entries) > self.settings.partners + 1
 
     def depart(self, now_ns: int) -> list[Outgoing]:
         """This node's part is over: the farewell, with its last report, to a few peers. Nothing else is sent
@@ -261,31 +260,18 @@ class Exchange:
         self.tallies.tellings = 1 + math.ceil(math.log2(max(2, len(self.replica.entries))))
         for node in grown:
             self._in_reach(node)
-        if 0 < len(self.replica.entries) - known <= self._room():
-            tellings = 2 * math.ceil(math.log2(len(self.replica.entries)))
-            new = list(self.replica.entries)[known:]
-            self._fresh.update(dict.fromkeys(new, tellings))
-        gone = [node for node in grown if self.replica.mark_of(node).left]
-        self._fresh.update(dict.fromkeys(gone, 2 * math.ceil(math.log2(len(self.replica.entries)))))
-
-    def _room(self) -> int:
-        """How many new agents one probe tells of at most."""
-        return FRESH_FACTOR * self.settings.piggyback
+        now = len(self.replica.entries)
+        if 0 < now - known <= self._piggyback.room:
+            self._piggyback.add(list(self.replica.entries)[known:], now)
+        self._piggyback.add((node for node in grown if self.replica.mark_of(node).left), now)
 
     def _in_reach(self, node: str) -> None:
         self.unreachable.pop(node, None)
         self._suspicions.pop(node, None)
 
     def _own_marks(self) -> tuple[Mark, ...]:
-        """This agent's own mark and a bounded piggyback: agents that are new, then random ones."""
-        chosen = list(self._fresh)[: self._room()]
-        for node in chosen:
-            self._fresh[node] -= 1
-            if not self._fresh[node]:
-                del self._fresh[node]
-        others = [node for node in self.replica.entries if node != self.replica.me]
-        left = max(0, self.settings.piggyback - len(chosen))
-        chosen += self.random.sample(others, min(left, len(others)))
+        """This agent's own mark and a bounded piggyback."""
+        chosen = self._piggyback.choose(self.replica.entries)
         return tuple(self.replica.mark_of(node) for node in (self.replica.me, *chosen))
 
     def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
@@ -296,7 +282,8 @@ class Exchange:
 
     def _quiet_ns(self) -> int:
         rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds
-        return int(rounds * self.pace.slowest_ns(len(self.replica.entries)))
+        gap_ns = self.pace.gap_ns if self.pace.strained else 0
+        return int(rounds * max(self.pace.slowest_ns(len(self.replica.entries)), gap_ns))
 
     def _probe_quiet(self, now_ns: int) -> list[Outgoing]:
         """Direct probes to the nodes that nobody has heard of lately, longest silence first, a few.

@@ -64,7 +64,7 @@ def pending_text(snapshot: Snapshot, rank: int) -> str:
     calls = [c for c in report.calls if c.state is not CallState.DONE]
     if not calls:
         return ""
-    call = max(calls, key=lambda c: (c.waiting, c.age_ns))
+    call = calls[0] if len(calls) == 1 else max(calls, key=lambda c: (c.waiting, c.age_ns))
     name = call.fingerprint.operation
     if call.peer is not None:
         return f"{name} with rank {call.peer}"

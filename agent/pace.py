@@ -25,7 +25,7 @@ MOST_STRETCH = 8
 LATE_FACTOR = 4
 """A request passes four queues: ours and theirs, there and back; where ours is late, all may be."""
 
-LATE_DECAY = 0.75
+LATE_DECAY = 0.85
 TRIPS = 8
 """Nothing hurries: a time-out of so many usual answering times leaves queues room to grow."""
 
@@ -40,10 +40,13 @@ MOST_TIMEOUT_NS = 20 * NS_PER_S
 
 
 class Pace:
-    """``late_ns``: how late this agent's own rounds come of late, as its driver measures it."""
+    """``late_ns``: how late this agent's own rounds come of late, as its driver measures it. ``gap_ns``: how
+    far apart its synchronisations really are of late."""
 
     def __init__(self, settings: ExchangeSettings) -> None:
         self.late_ns = 0
+        self.gap_ns = 0
+        self._began_ns = 0
         self._interval_ns = int(settings.sync_interval_s * NS_PER_S)
         self._least_ns = int(settings.least_timeout_s * NS_PER_S)
         self._trips: deque[int] = deque(maxlen=KEPT_TRIPS)
@@ -53,7 +56,8 @@ class Pace:
     @property
     def timeout_ns(self) -> int:
         """How long to wait for the answer to one."""
-        known = max(LEAST_TIMEOUT_NS, TRIPS * min(self._trips)) if self._trips else 0
+        usual = sorted(self._trips)[len(self._trips) // 2] if self._trips else 0
+        known = max(LEAST_TIMEOUT_NS, min(TRIPS * usual, MOST_TIMEOUT_NS)) if usual else 0
         return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
 
     @property
@@ -61,6 +65,12 @@ class Pace:
         """How long one is waited for before another is begun in its place."""
         usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_TIMEOUT_NS
         return max(self._least_ns, usual) + LATE_FACTOR * self.late_ns
+
+    def began(self, now_ns: int, since_ns: int) -> None:
+        """Synchronisations begin now. ``since_ns``: when this series of them began; before that is no gap."""
+        if self._began_ns >= since_ns:
+            self.gap_ns = max(now_ns - self._began_ns, int(self.gap_ns * LATE_DECAY))
+        self._began_ns = now_ns
 
     def answered(self, trip_ns: int) -> None:
         """A synchronisation was answered after this time."""

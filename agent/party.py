@@ -18,6 +18,7 @@ from scoutd.agent.events import Conclude, Effect, Evidence, Observed, Tick
 from scoutd.agent.evidence import NodeReport, ProcessStatus
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.messages import Outgoing, Relay, RelayReply, Reply, Request
+from scoutd.agent.pace import LATE_FACTOR
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.verdict import Verdict
 
@@ -25,6 +26,10 @@ LEFT_NS: Final = 3 * NS_PER_S
 """Longer than deaths are collected. A job whose files have been gone for that long is over here."""
 
 CALM_NS: Final = NS_PER_S
+
+MISSING_NS_PER_NODE: Final = 2_000_000
+MISSING_MOST_NS: Final = NS_PER_S
+"""How often the core hears of a map in which reports are missing: a quarter of a hundredth of a core."""
 
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
@@ -94,7 +99,7 @@ class Party:
         self.exchange.replica.expect(report.world_size)
         if self.core.suspicious:
             self.exchange.alarm(now_ns)
-        if self.exchange.peers:
+        if not self.exchange.replica.alone:
             alarmed = self.exchange.alarmed(now_ns)
             self._disputes.look(report, self.exchange.tallies, self.core.replays, alarmed, now_ns)
             if self._disputes.rounds:
@@ -106,14 +111,14 @@ class Party:
     def _publish(self, report: NodeReport, now_ns: int) -> None:
         """The report is published if it says something new. Under a dispute alone ranks go on training: their
         progress is no news then, and is told once a second."""
-        words = self._disputes.words(rounded(report))
+        words = self._disputes.words(report)
         said = content(words, int(self._settings.heartbeat_limit_s * NS_PER_S))
         told = tuple(rank.replays for rank in words.ranks)
         calm = not self.core.suspicious and told == self._told_replays
         if said == self._published or (calm and now_ns - self._published_ns < CALM_NS):
             return
         self._published, self._told_replays, self._published_ns = said, told, now_ns
-        self.exchange.replica.publish(self._encode(words), now_ns)
+        self.exchange.replica.publish(self._encode(rounded(words)), now_ns)
 
     def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:
         """Time has passed: what to do here, and what to send. A job that is over here is not judged any more:
@@ -121,7 +126,7 @@ class Party:
         effects: list[Effect] = []
         if now_ns - self._observed_ns > LEFT_NS:
             return effects, self.exchange.tick(now_ns)
-        if self.exchange.peers and self.exchange.alarmed(now_ns):
+        if not self.exchange.replica.alone and self.exchange.alarmed(now_ns):
             self._sharing = True
             if self._worth_telling(now_ns):
                 evidence = self._evidence(now_ns)
@@ -164,12 +169,18 @@ class Party:
         return self.exchange.on_failure(sent, now_ns)
 
     def _worth_telling(self, now_ns: int) -> bool:
-        """The map has changed, or so much time has passed that somebody may have fallen silent in it."""
+        """The map has changed, or so much time has passed that somebody may have fallen silent in it. In a
+        large job, while reports are missing, not every change by itself: it costs microseconds per node."""
         exchange = self.exchange
         news, at_ns, unreachable = self._told
-        patience = exchange.pace.slowest_ns(len(exchange.replica.entries)) // 2
+        nodes = len(exchange.replica.entries)
+        patience = exchange.pace.slowest_ns(nodes) // 2
         away = frozenset(exchange.unreachable)
-        if news == exchange.replica.news and unreachable == away and now_ns - at_ns < patience:
+        since = now_ns - at_ns
+        if news == exchange.replica.news and unreachable == away and since < patience:
+            return False
+        pause = max(nodes * MISSING_NS_PER_NODE, LATE_FACTOR * exchange.pace.late_ns)
+        if unreachable == away and since < min(pause, MISSING_MOST_NS) and exchange.replica.missing:
             return False
         self._told = (exchange.replica.news, now_ns, away)
         return True
@@ -177,7 +188,8 @@ class Party:
     def _evidence(self, now_ns: int) -> Evidence:
         reports = []
         replica = self.exchange.replica
-        quiet = {n: now_ns - e.heard_ns for n, e in replica.entries.items() if n != replica.me}
+        quiet = {n: now_ns - e.heard_ns for n, e in replica.entries.items()}
+        del quiet[replica.me]
         for node, (data, version, reported_ns) in replica.reports().items():
             report = self._decode_once(node, data, version)
             if report is not None:

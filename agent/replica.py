@@ -8,7 +8,7 @@ The map also remembers, on the local clock, when each node's beat last grew: tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +42,7 @@ class Replica:
         self.conflict = ""
         self.news = 0
         self._some_left = False
+        self._others: list[str] = []
         self._most = MOST_NODES
         self.entries: dict[str, Entry] = {me: Entry(Mark(me, address, incarnation, 0, 0))}
 
@@ -89,11 +90,24 @@ class Replica:
         self._some_left = True
         entry.heard_ns = now_ns
 
-    def present(self) -> list[str]:
-        """Nodes that have not taken their leave, this one included."""
+    def present(self) -> Collection[str]:
+        """Nodes that have not taken their leave, this one included; a look that holds until something is
+        merged."""
         if not self._some_left:
-            return list(self.entries)
-        return [node for node, entry in self.entries.items() if entry.mark.beat < LAST_BEAT]
+            return self.entries.keys()
+        return {node: None for node, entry in self.entries.items() if entry.mark.beat < LAST_BEAT}.keys()
+
+    @property
+    def others(self) -> list[str]:
+        """The same without this node. Not to be changed: while nobody comes or leaves it is one list."""
+        if self._some_left or len(self._others) != len(self.entries) - 1:
+            self._others = [node for node in self.present() if node != self.me]
+        return self._others
+
+    @property
+    def alone(self) -> bool:
+        """Nobody else is known, or all others have taken their leave."""
+        return not self.others
 
     def move(self, address: str) -> None:
         """This node listens elsewhere from now on."""
@@ -230,6 +244,21 @@ class Replica:
         """The report that is held is the newest that anybody mentioned."""
         entry = self.entries[node]
         return entry.data is not None and entry.mark.held == entry.mark.version
+
+    @property
+    def missing(self) -> bool:
+        """Some node's newest report is not here."""
+        return any(
+            entry.mark.held != entry.mark.version or entry.data is None for entry in self.entries.values()
+        )
+
+    def outdated(self, since_ns: int) -> frozenset[str]:
+        """Nodes whose newest report is not here, or that were last heard of before ``since_ns``."""
+        return frozenset(
+            node
+            for node, entry in self.entries.items()
+            if entry.heard_ns < since_ns or entry.data is None or entry.mark.held != entry.mark.version
+        )
 
     def digest(self) -> str:
         """Equal digests mean equal evidence: 16 hexadecimal digits over all (node, incarnation, version)."""

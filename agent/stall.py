@@ -157,7 +157,7 @@ def stalled_finding(
         phase=phase_of(report),
         operation=report.coordinate.operation if report.coordinate else "",
         peer_group=group_of(snapshot, graph, roots),
-        evidence=(*(e for r in roots for e in rank_evidence(snapshot, r)), _coordinate_consensus(snapshot)),
+        evidence=(*(e for r in roots for e in rank_evidence(snapshot, r)), _coordinates(snapshot)),
         hold=hold,
         held=held,
     )
@@ -268,6 +268,10 @@ def _ordinals(snapshot: Snapshot, ranks: Iterable[int]) -> str:
     """Names the event: the coordinate at which each rank stopped."""
     coordinates = [(r, snapshot.ranks[r].coordinate) for r in ranks]
     return ", ".join(f"{r}@{c.ordinal if c else 0}" for r, c in coordinates)
+
+
+def _coordinates(snapshot: Snapshot) -> EvidenceItem:
+    return snapshot.once(_coordinate_consensus, lasting=True)
 
 
 def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:

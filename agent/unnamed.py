@@ -37,6 +37,7 @@ def group_stall(snapshot: Snapshot, graph: WaitGraph, stuck: Stuck) -> Finding:
     )
 
 
+MOST_EVIDENCE: Final = 64
 STACK_PATIENCE: Final = 2
 """Stall timeouts after which a stack that would decide is no longer waited for: reading one with native
 frames takes seconds on a busy machine."""
@@ -70,10 +71,20 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int], timeout_
         phase=phase_of(snapshot.ranks[silent[0]]),
         operation=pending_text(snapshot, silent[0]),
         peer_group=tuple(sorted(snapshot.ranks)),
-        evidence=tuple(e for r in sorted(snapshot.ranks) for e in rank_evidence(snapshot, r)),
+        evidence=_evidence(snapshot, suspects),
         hold=State.OPEN if (pending := _pending_stacks(snapshot, graph, unknown, timeout_ns)) else None,
         held=f"the stack of {ranks_text(pending)} is being read" if pending else "",
     )
+
+
+def _evidence(snapshot: Snapshot, suspects: tuple[int, ...]) -> tuple[EvidenceItem, ...]:
+    """What was seen of the suspects and of others, of at most ``MOST_EVIDENCE`` ranks."""
+    ranks = dict.fromkeys((*suspects, *sorted(snapshot.ranks)))
+    shown = [r for r in ranks if r in snapshot.ranks][:MOST_EVIDENCE]
+    items = [e for r in sorted(shown) for e in rank_evidence(snapshot, r)]
+    if len(shown) < len(snapshot.ranks):
+        items.append(EvidenceItem(None, "ranks", f"{len(snapshot.ranks) - len(shown)} more are not listed"))
+    return tuple(items)
 
 
 def _pending_stacks(

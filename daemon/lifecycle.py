@@ -26,7 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from scoutd.daemon import configsource, log, runtime
+from scoutd.daemon import configsource, garbage, log, runtime
 from scoutd.daemon.clock import Stamps, monotonic_ns
 from scoutd.daemon.config import AUTO, Config
 from scoutd.daemon.errors import ConfigError, LocalError
@@ -116,6 +116,7 @@ class Agent:
             await self._bind(stack)
             self._loop.round()
             await self._become_ready(stack)
+            garbage.settle()
             await self._loop.run(self._stop)
             await self._shut_down()
 

@@ -31,13 +31,14 @@ sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called 
 from scoutd.agent.core import WATCH_SHARE
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import State, Verdict
-from scoutd.daemon import log
+from scoutd.daemon import garbage, log
 from scoutd.daemon.clock import Stamps, monotonic_ns
 from scoutd.daemon.config import ObserveSection
 from scoutd.daemon.hooks import VerdictHook
 from scoutd.daemon.ledger import Ledger
 from scoutd.daemon.loop import Loop
 from scoutd.daemon.peer.neighbours import Neighbours
+from scoutd.daemon.peer.parties import JobParty
 from scoutd.daemon.peer.plan import PeerPlan
 from scoutd.daemon.reporter import Reporter
 from scoutd.daemon.sdnotify import Notifier
@@ -48,7 +49,7 @@ from tests.bench.hungjob import RANKS_PER_NODE, HungJob, NodeObserver
 
 SEEDS = 3
 BATCH = 16
-POLL_S = 0.02
+POLL_S = 0.05
 DEADLINE_S = 300.0
 
 
@@ -64,6 +65,8 @@ class BenchAgent:
         interval_s: float = 0.25,
     ) -> None:
         self.job = job
+        self.settings = settings
+        self.party: JobParty | None = None
         observer = NodeObserver(job, number)
         self.metrics = Metrics(lambda: self.loop.jobs.values(), monotonic_ns, "0", "3")
         self.neighbours = Neighbours(
@@ -79,7 +82,7 @@ class BenchAgent:
         reporter = Reporter(Ledger(None), Watchers(), self.metrics, VerdictHook("", 1.0), Stamps())
         self.loop = Loop(
             observer,
-            lambda name: self.neighbours.admit(name, settings, ExchangeSettings()),
+            self._admit,
             reporter,
             Notifier({}),
             monotonic_ns,
@@ -87,10 +90,14 @@ class BenchAgent:
             self.neighbours,
         )
 
+    def _admit(self, name: str) -> JobParty:
+        self.party = self.neighbours.admit(name, self.settings, ExchangeSettings())
+        return self.party
+
     @property
     def peers(self) -> int:
         """Other agents whose existence is known."""
-        return sum(not member.me for member in self.neighbours.members(self.job.name))
+        return len(self.party.exchange.replica.entries) - 1 if self.party is not None else 0
 
     @property
     def confirmed(self) -> list[Verdict]:
@@ -129,6 +136,7 @@ class Cluster:
                 await until(lambda batch=batch: all(agent.peers for agent in batch), "they found somebody")
         others = len(self.agents) - 1
         await until(lambda: all(agent.peers == others for agent in self.agents), "all know all")
+        garbage.settle()
         note(f"{len(self.agents)} agents know each other")
         await asyncio.sleep(quiet_s)
 

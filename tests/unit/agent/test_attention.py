@@ -9,6 +9,7 @@ import pytest
 
 from scoutd.agent.attention import (
     INCOMPLETE_NS_PER_RANK,
+    LATE_INCOMPLETE,
     LATE_NS,
     LATE_NS_PER_RANK,
     PAUSE_NS_PER_RANK,
@@ -110,13 +111,14 @@ def test_nobody_lives_where_every_process_is_gone() -> None:
         (True, 0, 4 * PAUSE_NS_PER_RANK),
         (False, 0, 4 * INCOMPLETE_NS_PER_RANK),
         (True, LATE_NS, 4 * LATE_NS_PER_RANK),
+        (False, LATE_NS, LATE_INCOMPLETE * LATE_NS),
     ],
 )
 def test_looks_follow_each_other_with_a_pause(complete: bool, late_ns: int, pause_ns: int) -> None:
     attention = Attention()
     reports, _ = spread(20, all_wait)
     attention.late_ns = late_ns
-    assert attention.rested(reports, complete, NOW)
+    assert attention.rested(reports, complete, NOW) is complete
     attention.looked(complete, NOW)
     assert not attention.rested(reports, complete, NOW + pause_ns - 1)
     assert attention.rested(reports, complete, NOW + pause_ns)

@@ -95,3 +95,23 @@ def test_patience_is_short_where_answers_are_quick_and_long_where_they_are_not()
 
 def answered(one: Pace, ms: int) -> None:
     one.answered(ms * MS)
+
+
+def test_synchronisations_that_really_are_far_apart_are_known_to_be() -> None:
+    one = pace()
+    one.began(1000 * MS, 900 * MS)
+    assert one.gap_ns == 0
+    one.began(3000 * MS, 900 * MS)
+    assert one.gap_ns == 2000 * MS
+    one.began(90_000 * MS, 89_000 * MS)
+    assert one.gap_ns == 2000 * MS
+
+
+def test_one_slow_answer_among_quick_ones_makes_no_long_time_out() -> None:
+    one = pace()
+    for trip in (5, 5, 3000, 5):
+        answered(one, trip)
+    assert one.timeout_ns == LEAST_TIMEOUT_NS
+    for _ in range(4):
+        answered(one, 3000)
+    assert one.timeout_ns == MOST_TIMEOUT_NS
