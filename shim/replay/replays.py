@@ -137,9 +137,11 @@ class Replays:
         return due + self.requests.due(step)
 
     def _is_broadcast(self, due: cadence.Due) -> bool:
-        """The turn is one of the broadcasts; an optimizer has no input that could be."""
-        optimizer = self.roster.recipes[due.place].kind is RecipeKind.OPTIMIZER
-        return not optimizer and self.sharing.mode.is_broadcast(due)
+        """The turn is one of the broadcasts. An optimizer has no input that could be, and what was never
+        replayed is from seeds first."""
+        recipe = self.roster.recipes[due.place]
+        eligible = recipe.rehearsed and recipe.kind is not RecipeKind.OPTIMIZER
+        return eligible and self.sharing.mode.is_broadcast(due)
 
     def _replay_due(self, step: int) -> None:
         step_s = statistics.median(self._recent_ns) * 1e-9

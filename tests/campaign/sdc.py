@@ -8,7 +8,11 @@ can be named. An intermittent fault (p = 0.5 per run) is localized when some rou
 the end of each job one rank takes twice as long for a block; ``straggler_rounds_to_name`` says in which round
 it was named (0: another rank was, -1: nobody in six rounds).
 
-``python tests/campaign/sdc.py [--singles N] [--seed S] [--json]``; the last line is one JSON object.
+With ``--mode broadcast`` a round lasts until all ranks have replayed what rank 0 has captured and sent;
+nothing else is judged, faults of the optimizer are left out, and nobody is made slow.
+
+``python tests/campaign/sdc.py [--singles N] [--seed S] [--mode M] [--json]``; the last line is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -30,17 +34,25 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from scoutd.agent.core import Core
 from scoutd.agent.events import Observed, Tick
-from scoutd.agent.evidence import NodeReport
+from scoutd.agent.evidence import NodeReport, RankReport
+from scoutd.agent.replay import RecipeMode
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import State, Status, Verdict
 from scoutd.daemon.observe.observer import Observer
 from tests.campaign.sdc_job import Job
-from tests.campaign.sdc_plan import WORLDS, Round, plan, slow
+from tests.campaign.sdc_plan import WORLDS, Round, plan, slow, without_optimizer
 
 RECIPES = {"ddp": 5, "fsdp2": 5, "hsdp": 6}
 """Embedding, head, two blocks, optimizer; and the optimizer on shards that have replicas."""
 
 PATIENCE_S = 60.0
+
+
+BROADCASTS = 4
+"""All but the optimizer."""
+
+PATIENT_STEPS = 5000
+"""So many steps may go by until a broadcast is replayed."""
 
 
 class Broken(Exception):
@@ -147,6 +159,37 @@ class Watch:
             time.sleep(0.002)
         raise Late(f"results of step {self.step} did not come")
 
+    def next_broadcast(self, round_: int) -> NodeReport:
+        """As many steps of the job as it takes; the results of one broadcast in them, of all ranks.
+
+        Raises:
+            Late: there was none.
+        """
+        first = self.step
+        while self.step < first + PATIENT_STEPS:
+            self.step += 1
+            self.job.gate.open(self.step, round_)
+            deadline = time.monotonic() + PATIENCE_S
+            while self.job.gate.finished < self.step:
+                if self.job.broken or time.monotonic() > deadline:
+                    raise Broken("a rank has ended or hangs")
+                time.sleep(0.0002)
+            report = self._newest_broadcast(first)
+            if report is not None:
+                return report
+        raise Late(f"no broadcast was replayed by all ranks since step {first}")
+
+    def _newest_broadcast(self, first: int) -> NodeReport | None:
+        for observation in self.observer.observe():
+            ranks = [_broadcasts(rank, first) for rank in observation.report.ranks]
+            keys = {result.key for rank in ranks for result in rank.replays}
+            for key in keys:
+                told = [tuple(r for r in rank.replays if r.key == key) for rank in ranks]
+                if [len(each) for each in told] == [BROADCASTS] * self.job.world:
+                    found = (replace(rank, replays=each) for rank, each in zip(ranks, told, strict=True))
+                    return replace(observation.report, ranks=tuple(found))
+        return None
+
     def _of_step(self, report: NodeReport) -> NodeReport:
         return replace(
             report,
@@ -158,6 +201,13 @@ class Watch:
 
     def close(self) -> None:
         self.observer.close()
+
+
+def _broadcasts(rank: RankReport, first: int) -> RankReport:
+    """The rank with its results of broadcasts that were replayed after step ``first``, and no others."""
+    shared = {view.recipe for view in rank.recipes if view.mode is RecipeMode.BROADCAST}
+    results = tuple(r for r in rank.replays if r.recipe in shared and r.key > first)
+    return replace(rank, replays=results)
 
 
 def new_core() -> Core:
@@ -172,7 +222,7 @@ def judged(core: Core, report: NodeReport) -> list[Verdict]:
     return [verdict for verdict in core.verdicts if verdict.state is State.CONFIRMED]
 
 
-def run(layout: str, rounds: Sequence[Round], score: Score) -> None:
+def run(layout: str, rounds: Sequence[Round], score: Score, mode: str) -> None:
     """All rounds of one layout.
 
     Raises:
@@ -180,14 +230,15 @@ def run(layout: str, rounds: Sequence[Round], score: Score) -> None:
     """
     root = Path(tempfile.mkdtemp(prefix="scoutd-sdc-"))
     slow_rounds = slow(layout, 0)
-    job = Job(layout, [*rounds, *slow_rounds], root)
+    job = Job(layout, [*rounds, *slow_rounds], root, mode)
     watch = Watch(job, root)
     try:
-        watch.warm()
+        if mode == "seeded":
+            watch.warm()
         episodes: dict[int, Core] = {}
         named: dict[int, int] = {}
         for number, round_ in enumerate(rounds):
-            report = watch.next(number)
+            report = watch.next(number) if mode == "seeded" else watch.next_broadcast(number)
             if round_.episode < 0:
                 score.add(layout, round_, judged(new_core(), report))
                 continue
@@ -198,7 +249,8 @@ def run(layout: str, rounds: Sequence[Round], score: Score) -> None:
             if ranks == round_.expected:
                 named.setdefault(round_.episode, number)
         _score_episodes(layout, rounds, named, score)
-        _straggle(watch, len(rounds), slow_rounds, score)
+        if mode == "seeded":
+            _straggle(watch, len(rounds), slow_rounds, score)
     finally:
         job.end()
         watch.close()
@@ -244,13 +296,15 @@ def main() -> None:
     parser.add_argument("--cleans", type=int, default=12, help="clean controls per layout")
     parser.add_argument("--extras", type=int, default=6, help="doubles, ties and intermittents per layout")
     parser.add_argument("--layouts", nargs="*", default=list(WORLDS), choices=list(WORLDS))
+    parser.add_argument("--mode", default="seeded", choices=["seeded", "broadcast"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
     asked = parser.parse_args()
     score = Score()
     began = time.monotonic()
     for layout in asked.layouts:
-        run(layout, plan(layout, asked.seed, asked.singles, asked.cleans, asked.extras), score)
+        rounds = plan(layout, asked.seed, asked.singles, asked.cleans, asked.extras)
+        run(layout, rounds if asked.mode == "seeded" else without_optimizer(rounds), score, asked.mode)
         if not asked.json:
             sorts = Counter({sort: n for sort, (n, _) in score.by_class.items()})
             print(f"{layout}: {sum(sorts.values())} injections so far", file=sys.stderr, flush=True)

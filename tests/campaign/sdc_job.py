@@ -29,6 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import scoutd.shim
 from scoutd.shim import faults
+from scoutd.shim.replay import broadcast
 from tests.campaign.sdc_plan import LAYERS, WORLDS, Round
 
 VOCABULARY, WIDTH, BATCH = 64, 16, 8
@@ -39,10 +40,18 @@ PATIENCE_S = 120.0
 
 class Gate:
     """``open``: the step that may begin; with it, which round of the plan it is, and how long a slow rank
-    sleeps in each replay."""
+    sleeps in each replay. ``finished``: the last step that all ranks have ended."""
 
-    def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 24)
+    def __init__(self, world: int) -> None:
+        self._world = world
+        self._map = mmap.mmap(-1, 24 + 8 * world)
+
+    @property
+    def finished(self) -> int:
+        return min(struct.unpack_from(f"<{self._world}Q", self._map, 24))
+
+    def finish(self, rank: int, step: int) -> None:
+        struct.pack_into("<Q", self._map, 24 + 8 * rank, step)
 
     @property
     def delay_s(self) -> float:
@@ -118,7 +127,7 @@ def wrapped(layout: str) -> nn.Module:
 class Rank:
     """One rank's training loop."""
 
-    def __init__(self, layout: str, plan: Sequence[Round], gate: Gate) -> None:
+    def __init__(self, layout: str, plan: Sequence[Round], gate: Gate, mode: str) -> None:
         self.rank = dist.get_rank()
         self.model = wrapped(layout)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
@@ -126,7 +135,9 @@ class Rank:
         self.live: faults.Fault | None = None
         faults.enable()
         self.optimizer.register_step_post_hook(self._spoil)
-        if not scoutd.shim.attach(self.model, self.optimizer, replay_every=1, replay_variants=64):
+        often = {"replay_every": 1, "replay_variants": 64}
+        vars(broadcast).update(IDLE_S=0.02, AHEAD_S=0.2)  # as fast as the steps are short
+        if not scoutd.shim.attach(self.model, self.optimizer, **often, replay_mode=mode):
             raise RuntimeError(scoutd.shim.status())
         self.tokens = torch.Generator().manual_seed(self.rank)
 
@@ -136,6 +147,7 @@ class Rank:
             while True:
                 step += 1
                 self._step(self.gate.wait(step))
+                self.gate.finish(self.rank, step)
 
     def _step(self, number: int | None) -> None:
         round_ = self.plan[number] if number is not None else Round("clean")
@@ -169,10 +181,10 @@ class Rank:
 class Job:
     """The ranks of one layout, running. ``root`` is where their shared memory lies."""
 
-    def __init__(self, layout: str, plan: Sequence[Round], root: Path) -> None:
-        self.gate = Gate()
-        self.layout = layout
+    def __init__(self, layout: str, plan: Sequence[Round], root: Path, mode: str) -> None:
+        self.layout, self.mode = layout, mode
         self.world = WORLDS[layout]
+        self.gate = Gate(self.world)
         port = _free_port()
         os.environ["SCOUTD_ROOT"] = str(root)
         sys.stdout.flush()
@@ -187,7 +199,7 @@ class Job:
             torch.set_num_threads(1)
             store = dist.TCPStore("127.0.0.1", port, self.world, is_master=rank == 0)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=self.world)
-            Rank(layout, plan, self.gate).train()
+            Rank(layout, plan, self.gate, self.mode).train()
             code = 0
         except BaseException:  # noqa: BLE001  a fork must never run the parent's code
             traceback.print_exc()

@@ -70,6 +70,11 @@ def plan(layout: str, seed: int, singles: int, cleans: int, extras: int) -> list
     return [*rounds, *_intermittent(dice, world, extras)]
 
 
+def without_optimizer(rounds: list[Round]) -> list[Round]:
+    """Those that broadcasts can show: an optimizer has no input that could be one."""
+    return [round_ for round_ in rounds if not any(f.module.startswith("optimizer") for f in round_.faults)]
+
+
 def _single(dice: random.Random, layout: str, world: int, number: int) -> Round:
     """Every fourth flips the lowest bit of the mantissa; NaNs, one-shots, live weights among the rest."""
     rank = dice.randrange(world)

@@ -107,3 +107,26 @@ def test_a_rank_that_is_slow_is_named_alike_by_the_agents_of_four_nodes(site: Si
     assert [(v["cause"], named(v)) for v in verdicts] == [("COMPUTE_STRAGGLER", [2])] * 4
     same = ("id", "summary", "implicated", "cleared", "evidence")
     assert len({json.dumps([v[name] for name in same]) for v in verdicts}) == 1
+
+
+def test_a_slice_of_the_campaign_with_real_inputs() -> None:
+    few = [
+        "--singles",
+        "6",
+        "--cleans",
+        "1",
+        "--extras",
+        "0",
+        "--layouts",
+        "ddp",
+        "--mode",
+        "broadcast",
+        "--json",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(CAMPAIGN), *few], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    score = json.loads(done.stdout.splitlines()[-1])
+    assert score["localized"] == score["injected"] >= 4, done.stderr[-4000:]
+    assert (score["wrong_rank"], score["false_alarms"], score["clean_runs"]) == (0, 0, 1), done.stderr[-4000:]

@@ -174,6 +174,22 @@ def test_two_broadcasts_are_of_two_inputs_and_seeded_replays_go_on(ranks: Ranks)
     assert len(inputs) == len(ranks.all[1].broadcasts) >= 8
 
 
+def test_with_broadcasts_alone_each_recipe_is_replayed_from_seeds_once(
+    file: ShmFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "AHEAD_S", 0.0)
+    ranks = Ranks(file, InputMode.BROADCAST).step(20)
+    for rank in ranks.all:
+        seeded = [result for mode, result in rank.found if mode is not RecipeMode.BROADCAST]
+        optimizer = rank.replays.roster.recipes[4].recipe
+        others = [result for result in seeded if result.recipe != optimizer]
+        assert len(seeded) - len(others) == 20
+        assert len({result.recipe for result in others}) == len(others) >= 4
+        assert {result.step for result in others} <= {1, 2}  # before and after the first rank's calls came
+        assert len(rank.broadcasts) >= 4
+    assert all(judge(round_).agreed for round_ in ranks.rounds())
+
+
 def test_a_peer_without_the_broadcast_makes_all_skip_it(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
