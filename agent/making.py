@@ -4,16 +4,16 @@ A call that some ranks left out shows late and elsewhere. Members wait for membe
 names of later groups, which torch counts, differ from rank to rank, and ranks that agree wait for ever. What
 tells it is the list of groups that every rank has made, which the shim publishes as calls of a *meeting*.
 
-A rank has *skipped* a group that others made if it is inside another wait and has not made it by then. That
-is no matter of majority alone: the rule of the library says who is wrong. Only where at most half of the
-group's own members called is it open whether they called too much or the others too little; then nobody is
-named. Ranks that wait for nobody are roots of the wait-for graph, and judged as such before.
+A rank has *skipped* a group that others made if it has made one that others made after it, or if it waits
+elsewhere. One that waits in an earlier group is not there yet. That is no matter of majority alone: the rule
+of the library says who is wrong. Only where at most half of the group's own members called is it open whether
+they called too much or the others too little; then nobody is named. Ranks that wait for nobody are roots of
+the wait-for graph, and judged as such before.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scoutd.agent.evidence import Call, CallState, Phase, RankReport
@@ -24,6 +24,9 @@ from scoutd.agent.silence import phase_of
 from scoutd.agent.snapshot import GroupFacts, Snapshot, collectives
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Scope, Status
 from scoutd.agent.waitfor import WaitGraph
+
+Key = tuple[str, str]
+"""Operation and argument: which group is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,11 @@ def find(snapshot: Snapshot, graph: WaitGraph) -> Skipped | None:
     is waited for waits for nobody."""
     if graph.roots or graph.undecided or graph.excused:
         return None
-    waiting = {rank for rank, report in snapshot.ranks.items() if _waits_to_make(report)}
+    waiting = frozenset(rank for rank, report in snapshot.ranks.items() if _waits_to_make(report))
     for group in sorted({c.group for r in waiting for c in _made(snapshot.ranks[r])}):
         facts = snapshot.groups.get(group)
         if facts is not None and facts.members is not None:
-            found = _skipped(snapshot, facts, graph.blocked | waiting)
+            found = _skipped(snapshot, facts, graph.blocked - waiting)
             if found is not None:
                 return found
     return None
@@ -71,28 +74,38 @@ def _made(report: RankReport) -> list[Call]:
     return sorted(calls, key=lambda c: c.sequence)
 
 
-def _skipped(snapshot: Snapshot, facts: GroupFacts, waiting: frozenset[int] | set[int]) -> Skipped | None:
-    """The group that was made first among those that a waiting member has not made as often as others."""
+def _skipped(snapshot: Snapshot, facts: GroupFacts, elsewhere: frozenset[int]) -> Skipped | None:
+    """The group that was made first among those that a member has left out. ``elsewhere``: ranks that wait
+    for others, and not in order to make a group."""
     told = _told(snapshot, facts)
     if told is None:
         return None
-    counts = {
-        rank: Counter((c.fingerprint.operation, _argument(c)) for c in calls) for rank, calls in told.items()
-    }
-    most: Counter[tuple[str, str]] = Counter()
-    for each in counts.values():
-        most |= each
-    short = {key: [r for r in counts if counts[r][key] < many] for key, many in most.items()}
-    open_ = {key: ranks for key, ranks in short.items() if ranks and waiting.issuperset(ranks)}
-    if not open_:
+    lists = {rank: [_key(c) for c in calls] for rank, calls in told.items()}
+    later = _later(lists.values())
+    found: list[tuple[tuple[bool, int, int, Key], tuple[int, ...], tuple[int, ...]]] = []
+    for key in later:
+        many = max(each.count(key) for each in lists.values())
+        lacking = [rank for rank, each in lists.items() if each.count(key) < many]
+        passed = [rank for rank in lacking if later[key].intersection(lists[rank])]
+        ranks = passed or [rank for rank in lacking if rank in elsewhere]
+        if ranks:
+            first = min(c.sequence for calls in told.values() for c in calls if _key(c) == key)
+            made = tuple(rank for rank in lists if rank not in lacking)
+            found.append(((not passed, first, len(ranks), key), tuple(sorted(ranks)), made))
+    if not found:
         return None
-    first = {
-        key: min(c.sequence for calls in told.values() for c in calls if _key(c) == key) for key in open_
-    }
-    key = min(open_, key=lambda k: (first[k], len(open_[k]), k))
-    made = tuple(sorted(set(counts) - set(open_[key])))
-    named = _wrong(key[1], made, tuple(counts))
-    return Skipped((facts.group, first[key]), *key, tuple(counts), made, tuple(sorted(open_[key])), named)
+    (_, first, _, key), ranks_, made = min(found)
+    named = _wrong(key[1], made, tuple(lists))
+    return Skipped((facts.group, first), *key, tuple(lists), tuple(sorted(made)), ranks_, named)
+
+
+def _later(lists: Iterable[list[Key]]) -> dict[Key, set[Key]]:
+    """For each group those that some rank made after it, and that rank not before it, too."""
+    found: dict[Key, set[Key]] = {}
+    for each in lists:
+        for k, key in enumerate(each):
+            found.setdefault(key, set()).update(set(each[k + 1 :]) - set(each[: k + 1]))
+    return found
 
 
 def _told(snapshot: Snapshot, facts: GroupFacts) -> Mapping[int, list[Call]] | None:
@@ -110,12 +123,8 @@ def _told(snapshot: Snapshot, facts: GroupFacts) -> Mapping[int, list[Call]] | N
     return found
 
 
-def _key(call: Call) -> tuple[str, str]:
-    return call.fingerprint.operation, _argument(call)
-
-
-def _argument(call: Call) -> str:
-    return call.fingerprint.argument or ""
+def _key(call: Call) -> Key:
+    return call.fingerprint.operation, call.fingerprint.argument or ""
 
 
 def _wrong(argument: str, made: tuple[int, ...], everybody: tuple[int, ...]) -> bool:

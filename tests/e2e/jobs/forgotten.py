@@ -10,10 +10,15 @@ import torch.distributed as dist
 
 
 def group(rank: int, forgetful: int) -> None:
-    """A group that its members alone make; the next one, which all make, has another name on the others."""
+    """A group that its members alone make; the next one, which all make, has another name on the others.
+
+    The forgetful rank comes a little later: at once it would take the first group's place in the store.
+    """
     members = [r for r in range(dist.get_world_size()) if r != forgetful]
     if rank != forgetful:
         dist.new_group(members)
+    else:
+        time.sleep(2.0)
     dist.new_group()
 
 

@@ -125,3 +125,14 @@ def test_with_a_barrier_after_it_the_maker_waits_for_everybody() -> None:
 def test_ranks_that_are_not_written_out_are_unknown() -> None:
     assert members_of("ranks #0a1b2c") is None
     assert members_of("ranks=1,2 all") == {1, 2}
+
+
+def test_who_is_not_there_yet_has_skipped_nothing() -> None:
+    """Rank 2 made the second group under the first one's name; rank 3 is caught in the first."""
+    it = job()
+    makes(it, 0, "ranks=0,1,3", ALL)
+    makes(it, 1, "ranks=0,1,3", ALL)
+    makes(it, 2, ALL)
+    makes(it, 3, "ranks=0,1,3")
+    verdict = found(it)
+    assert (verdict.cause, implicated(verdict)) == (Cause.COLLECTIVE_MISSING, [2])
