@@ -8,7 +8,7 @@ from tests.e2e.harness import Site, forked
 
 def test_a_group_that_one_rank_did_not_make(site: Site) -> None:
     outcome = site.run(forked("group", "--rank", "2", script="forgotten.py"))
-    verdict = expect.blames(outcome, "COLLECTIVE_MISSING", [2], operation="new_group")
+    verdict = expect.blames(outcome, "COLLECTIVE_MISSING", [2])
     assert "new_group(ranks=0,1,3)" in verdict["summary"], verdict["summary"]
     expect.stopped(outcome)
 

@@ -20,6 +20,7 @@ def group(rank: int, forgetful: int) -> None:
     else:
         time.sleep(2.0)
     dist.new_group()
+    dist.all_reduce(torch.ones(4))
 
 
 def store(rank: int, forgetful: int) -> None:
