@@ -36,7 +36,7 @@ from scoutd.agent.messages import (
     Sync,
     SyncReply,
 )
-from scoutd.agent.pace import Pace
+from scoutd.agent.pace import LATE_FACTOR, Pace
 from scoutd.agent.partners import Partners
 from scoutd.agent.piggyback import Piggyback
 from scoutd.agent.replica import Replica
@@ -51,7 +51,7 @@ FIRST_VERSION_BITS = 16
 """Small, because every mark carries it; two lives begin alike once in 65,536 times."""
 
 STOOD_STILL_NS = NS_PER_S
-"""Who was not asked what is due for so long did not run (``Settings.max_gap_s`` is the core's measure)."""
+"""Who was not asked what is due for so long, and is not late anyway, did not run (``Settings.max_gap_s`` is the core's measure)."""
 
 MOST_JOIN_PAUSE_NS = 4 * NS_PER_S
 """Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
@@ -137,7 +137,7 @@ class Exchange:
 
     def tick(self, now_ns: int) -> list[Outgoing]:
         """Requests that are due now."""
-        if now_ns - self._ticked_ns > STOOD_STILL_NS:
+        if self._stood_still(now_ns):
             self._woke_ns = now_ns
         self._ticked_ns = now_ns
         if self.seeds and self.replica.alone:
@@ -329,12 +329,16 @@ class Exchange:
         began_ns = self._flight.end(sent)
         if began_ns is None or sent.node in self.unreachable:
             return
-        if began_ns < self._woke_ns or now_ns - self._ticked_ns > STOOD_STILL_NS:
+        if began_ns < self._woke_ns or self._stood_still(now_ns):
             return
         if measure:
             self.round_trip.add(now_ns - began_ns)
         elif isinstance(sent.request, Sync):
             self.pace.answered(now_ns - began_ns) if answered else self.pace.lost()
+
+    def _stood_still(self, now_ns: int) -> bool:
+        """Not asked for much longer than even a late agent is, as this one has been of late."""
+        return now_ns - self._ticked_ns > STOOD_STILL_NS + LATE_FACTOR * self.pace.late_ns
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""

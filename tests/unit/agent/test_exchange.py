@@ -6,6 +6,7 @@ import random
 
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.messages import Outgoing, Probe, Sync
+from scoutd.agent.pace import MOST_TIMEOUT_NS
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
@@ -150,3 +151,15 @@ def test_who_gets_quick_answers_does_not_wait_for_a_lost_one() -> None:
         lost += [(now, out) for out in a.tick(now) if isinstance(out.request, Sync)]
     (first, sent), (second, _) = lost[:2]
     assert second - first < sent.timeout_ns // 2
+
+
+def test_an_agent_that_is_always_late_still_learns_that_its_requests_are_lost() -> None:
+    """Its rounds are seconds apart; that is no pause in which answers do not count."""
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    for now in range(2 * NS_PER_S, 200 * NS_PER_S, 2 * NS_PER_S):
+        a.alarm(now)
+        a.pace.late(NS_PER_S)
+        for sent in a.tick(now):
+            a.on_failure(sent, now + NS_PER_S)
+    assert a.pace.timeout_ns >= MOST_TIMEOUT_NS
