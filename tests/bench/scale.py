@@ -126,6 +126,7 @@ class Cluster:
 
     async def start(self, quiet_s: float) -> None:
         """All agents know each other, and the job has been healthy for a while."""
+        garbage.settle()
         for number, agent in enumerate(self.agents):
             self.tasks.append(asyncio.create_task(agent.run(self.stop)))
             if number < SEEDS:
@@ -136,7 +137,6 @@ class Cluster:
                 await until(lambda batch=batch: all(agent.peers for agent in batch), "they found somebody")
         others = len(self.agents) - 1
         await until(lambda: all(agent.peers == others for agent in self.agents), "all know all")
-        garbage.settle()
         note(f"{len(self.agents)} agents know each other")
         await asyncio.sleep(quiet_s)
 
