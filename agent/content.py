@@ -2,8 +2,8 @@
 
 A hung job's reports differ from one look to the next only in their ages, which every reader adds himself.
 A version is therefore published only when the content changes; numbers that never rest (CPU, I/O) count, and
-are published, in coarse steps, and only of ranks that may be at work: what a rank does while its host waits for
-others (it spins, or sleeps) is nobody's question.
+are published, in coarse steps, and only of ranks that may be at work: what a rank does while its host waits
+for others (it spins, or sleeps) is nobody's question.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:
 
 
 def rounded(report: NodeReport) -> NodeReport:
-    """The same report with its activity in coarse steps: 5 % of a core, one significant digit of bytes; without
-    that of ranks whose host waits."""
+    """The same report with its activity in coarse steps (5 % of a core, one significant digit of bytes), and
+    without that of ranks whose host waits."""
     return replace(report, ranks=tuple(_rounded(r) for r in report.ranks))
 
 

@@ -51,7 +51,8 @@ FIRST_VERSION_BITS = 16
 """Small, because every mark carries it; two lives begin alike once in 65,536 times."""
 
 STOOD_STILL_NS = NS_PER_S
-"""Who was not asked what is due for so long, and is not late anyway, did not run (``Settings.max_gap_s`` is the core's measure)."""
+"""Who was not asked what is due for so long, and is not late anyway, did not run (``Settings.max_gap_s`` is
+the core's measure)."""
 
 MOST_JOIN_PAUSE_NS = 4 * NS_PER_S
 """Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
