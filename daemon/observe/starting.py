@@ -2,8 +2,9 @@
 
 A job has a name only when all its ranks have met. Until then a rank that waits has a file that names rank and
 world size and no backend (``shim.starting``). Who has none is *late*: a process of the same launcher that
-carries the rank in its environment, or, where a launcher forks, the only child of it that does not wait.
-Where a late rank is not found, nothing is said: it may be on another node, or not started.
+carries the rank in its environment, or, where a launcher forks, the only child of it that runs the same
+program and does not wait. Where a late rank is not found, nothing is said: it may be on another node, or not
+started. Nothing of it moves only if nothing has for ``STILL_NS``: one slow answer of a server is no hang.
 
 What is found is told to the core as a job of its own, with one meeting at which all ranks have to arrive. It
 appears when a rank has waited for ``WAITED_NS``, and ends when nobody waits any more.
@@ -12,6 +13,8 @@ appears when a rank has waited for ``WAITED_NS``, and ends when nobody waits any
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -36,49 +39,65 @@ from scoutd.agent.evidence import (
     Stack,
 )
 from scoutd.agent.silence import NOT_STARTED
+from scoutd.daemon.clock import NS_PER_S
 from scoutd.daemon.observe.activity import SAMPLE_NS, STACK_NS, Sample, moving, summarize, take_sample
 from scoutd.daemon.observe.job import UNBELIEVABLE
 from scoutd.daemon.observe.oom import OomLedger
 from scoutd.daemon.observe.processes import ProcessWatch
-from scoutd.daemon.observe.procstat import list_names, process_stat, read_text
+from scoutd.daemon.observe.procstat import CLOCK_TICKS, list_names, process_stat, read_text
 from scoutd.daemon.observe.rank import ObservedRank
 from scoutd.daemon.observe.reader import RankFile
 from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.stacks import StackCapture
+from scoutd.daemon.observe.translate import MAX_MEMBERS
 from scoutd.daemon.observe.tree import PENDING, opened
 from scoutd.daemon.observe.unobserved import Candidate, candidates
+from scoutd.proto.shm import Header
 
 WAITED_NS: Final = 2_000_000_000
 SCAN_NS: Final = 2_000_000_000
+MOST_SCAN_NS: Final = 16_000_000_000
+"""/proc is read less and less often while nobody else is found: ranks may wait for another node for hours."""
+
+STILL_NS: Final = 20_000_000_000
 MOST_FILES: Final = 1024
 MEETING: Final = 1
 """Identity of the meeting; no process group has it, theirs are hashes."""
 
 CALL: Final = "init_process_group"
-HELPERS: Final = ("resource_tracker", "semaphore_tracker", "forkserver")
+DIGITS: Final = re.compile(r"\d+")
 Process = tuple[int, int, int]
 """uid, pid, start ticks."""
 
 
 class Late:
-    """The process of a rank that has not come."""
+    """The process of a rank that has not come; it runs since ``began_ns``."""
 
-    def __init__(self, rank: int, local_rank: int, watch: ProcessWatch) -> None:
+    def __init__(self, rank: int, local_rank: int, watch: ProcessWatch, began_ns: int) -> None:
         self.rank: Final = rank
         self.local_rank: Final = local_rank
         self.watch: Final = watch
+        self.began_ns: Final = began_ns
         self.stack: tuple[Stack, int] | None = None
         self._samples: Final[deque[Sample]] = deque(maxlen=16)
         self._shapes: Final[deque[int]] = deque(maxlen=5)
         self._shape_ns = 0
+        self._recent: Final[deque[tuple[int, Activity]]] = deque(maxlen=128)
 
-    def activity(self, stacks: StackCapture, now_ns: int) -> Activity | None:
-        if not self._samples or now_ns - self._samples[-1].at_ns >= SAMPLE_NS:
-            self._samples.append(take_sample(self.watch.pid, frozenset(), now_ns))
-        if now_ns - self._shape_ns >= STACK_NS:
+    def activity(self, stacks: StackCapture, shape_ns: int, now_ns: int) -> Activity | None:
+        """The most that has moved at one time since ``STILL_NS`` ago, in any thread: nobody communicates yet.
+        Its stack is read every ``shape_ns``."""
+        if now_ns - self._shape_ns >= shape_ns:
             self._shape_ns = now_ns
             stacks.fingerprint_later(self, self._shapes.append)
-        return summarize(list(self._samples), moving(list(self._shapes)))
+        if not self._samples or now_ns - self._samples[-1].at_ns >= SAMPLE_NS:
+            self._samples.append(take_sample(self.watch.pid, _threads(self.watch.pid), now_ns))
+            newest = summarize(list(self._samples), moving(list(self._shapes)))
+            if newest is not None:
+                self._recent.append((now_ns, newest))
+        while self._recent and now_ns - self._recent[0][0] > STILL_NS:
+            self._recent.popleft()
+        return _most([activity for _, activity in self._recent])
 
 
 @dataclass
@@ -93,7 +112,8 @@ class Start:
     late: dict[int, Late] = field(default_factory=dict)
     came: set[int] = field(default_factory=set)
     told: bool = False
-    scanned_ns: int = -(1 << 62)
+    next_scan_ns: int = -(1 << 62)
+    scan_ns: int = SCAN_NS
 
     @property
     def parents(self) -> set[int]:
@@ -132,7 +152,7 @@ class Starting:
             start.waiting = {}
         for observed in self._files.values():
             header = observed.file.header
-            if header.backend == "" and observed.watch.view(silent=False).status is not ProcessStatus.GONE:
+            if _starts(header) and observed.watch.view(silent=False).status is not ProcessStatus.GONE:
                 name = f"starting-{header.run or observed.parent}"
                 start = self._starts.setdefault(name, Start(name, header.run, header.world_size))
                 if start.size == header.world_size:
@@ -208,25 +228,30 @@ class Starting:
                 start.late.pop(rank).watch.close()
 
     def _find_late(self, start: Start, attached: set[int], now_ns: int) -> None:
-        if now_ns - start.scanned_ns < SCAN_NS or len(start.waiting) >= start.size:
+        if now_ns < start.next_scan_ns or len(start.waiting) >= start.size:
             return
-        start.scanned_ns = now_ns
         inside = attached | {each.watch.pid for each in self._files.values()}
         known = {each.watch.pid for each in start.late.values()}
+        start.scan_ns = min(2 * start.scan_ns, MOST_SCAN_NS)
         for candidate in _late(start, inside, os.getuid(), self._share):
             if candidate.pid not in known and candidate.rank not in start.late:
                 watch = ProcessWatch(
                     candidate.pid, candidate.start_ticks, self._clock, self._oom, None, self._on_exit
                 )
-                start.late[candidate.rank] = Late(candidate.rank, candidate.local_rank, watch)
+                began_ns = now_ns - int(candidate.age_s * NS_PER_S)
+                start.late[candidate.rank] = Late(candidate.rank, candidate.local_rank, watch, began_ns)
+                start.scan_ns = SCAN_NS
+        start.next_scan_ns = now_ns + start.scan_ns
 
     def _ranks(self, start: Start, now_ns: int) -> tuple[RankReport, ...]:
         waited = now_ns - start.since_ns()
         waiting = [_waits(each, start.size, now_ns) for each in start.waiting.values()]
-        late = [self._is_late(each, waited, now_ns) for each in start.late.values()]
+        shape_ns = STACK_NS * len(start.late)
+        late = [self._is_late(each, waited, shape_ns, now_ns) for each in start.late.values()]
         return tuple(sorted(waiting + late, key=lambda each: each.rank))
 
-    def _is_late(self, late: Late, waited_ns: int, now_ns: int) -> RankReport:
+    def _is_late(self, late: Late, waited_ns: int, shape_ns: int, now_ns: int) -> RankReport:
+        waited_ns = max(0, min(waited_ns, now_ns - late.began_ns))
         process = late.watch.view(silent=True)
         gone = process.status is ProcessStatus.GONE
         stack = late.stack
@@ -239,7 +264,7 @@ class Starting:
             process=process,
             coordinates=(Coordinate(0, 0, Phase.INIT, NOT_STARTED, waited_ns),),
             silent_ns=waited_ns,
-            activity=None if gone else late.activity(self._stacks, now_ns),
+            activity=None if gone else late.activity(self._stacks, shape_ns, now_ns),
             stack=None if stack is None else replace(stack[0], age_ns=now_ns - stack[1]),
         )
 
@@ -288,43 +313,64 @@ def _moved(rank: int) -> RankReport:
     )
 
 
+def _starts(header: Header) -> bool:
+    """The file is that of a rank inside the call, and its numbers make sense."""
+    return header.backend == "" and header.rank < header.world_size <= MAX_MEMBERS
+
+
 def _late(start: Start, inside: set[int], uid: int, share: Share | None) -> list[Candidate]:
     """Processes that carry a rank of this start and do not wait; else the only child of the launcher that
     does not, where one rank is missing."""
-    missing = set(range(start.size)) - set(start.waiting)
     parents = start.parents
     found = [
         c
         for c in candidates(start.run or None, uid)
-        if c.rank in missing
-        and c.world_size == start.size
+        if c.rank not in start.waiting
+        and c.rank < c.world_size == start.size
         and c.pid not in inside
         and (c.parent in parents or bool(start.run))
         and (share is None or share.holds(c.rank, c.world_size))
     ]
     by_pid = {c.pid: c for c in found}
     found = [c for c in found if c.parent not in by_pid or by_pid[c.parent].rank != c.rank]
-    if found or len(missing) != 1:
+    if found or start.size - len(start.waiting) != 1 or len(parents) != 1:
         return found
-    (rank,) = missing
-    children = [pid for parent in parents for pid in _children(parent) if pid not in inside]
-    if len(children) != 1 or len(parents) != 1:
-        return []
-    stat = process_stat(children[0])
+    (parent,) = parents
+    programs = {_program(each.watch.pid) for each in start.waiting.values()} - {""}
+    children = [pid for pid in _children(parent) if pid not in inside and _program(pid) in programs]
+    stat = process_stat(children[0]) if len(children) == 1 else None
     if stat is None or stat.state == "Z":
         return []
-    return [Candidate(children[0], stat.parent, stat.start_ticks, rank, start.size, rank, start.run, 0.0)]
+    rank = next(rank for rank in range(start.size) if rank not in start.waiting)
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / CLOCK_TICKS
+    return [Candidate(children[0], stat.parent, stat.start_ticks, rank, start.size, rank, start.run, age_s)]
 
 
 def _children(parent: int) -> list[int]:
-    """The children of a process that may be trainers."""
     found = []
     for thread in list_names(f"/proc/{parent}/task"):
         text = read_text(f"/proc/{parent}/task/{thread}/children") or ""
         found += [int(pid) for pid in text.split()]
-    return [pid for pid in found if not _helps(pid)]
+    return found
 
 
-def _helps(pid: int) -> bool:
-    line = read_text(f"/proc/{pid}/cmdline") or ""
-    return any(name in line for name in HELPERS)
+def _program(pid: int) -> str:
+    """The command line without its numbers, in which siblings may differ; empty where it is not known."""
+    return DIGITS.sub("", read_text(f"/proc/{pid}/cmdline") or "")
+
+
+def _threads(pid: int) -> frozenset[int]:
+    return frozenset(int(name) for name in list_names(f"/proc/{pid}/task") if name.isdecimal())
+
+
+def _most(seen: list[Activity]) -> Activity | None:
+    """The highest of each; None of nothing."""
+    if not seen:
+        return None
+    stacks = [each.stack_moving for each in seen if each.stack_moving is not None]
+    return Activity(
+        seen[-1].window_ns,
+        max(each.cpu_ratio for each in seen),
+        max(each.io_bytes_per_s for each in seen),
+        any(stacks) if stacks else None,
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from scoutd.agent.evidence import Phase, ProcessStatus, RankReport
 from scoutd.agent.silence import NOT_STARTED
 from scoutd.daemon.observe import starting
+from scoutd.daemon.observe.activity import Sample
 from scoutd.daemon.observe.observer import JobObservation, Observer
 from scoutd.daemon.observe.unobserved import Candidate
 from tests.unit.daemon_observe.conftest import World
@@ -92,28 +94,84 @@ def test_without_a_process_that_is_late_nothing_is_said(
     assert seen(world, world.observer(), 10.0) == []
 
 
-def test_the_only_other_child_of_the_launcher_is_the_one(world: World, spawn: Spawn) -> None:
+@contextmanager
+def launcher(*programs: str) -> Iterator[list[int]]:
+    """Children of one process that run these programs: their pids."""
     code = (
         "import subprocess, sys\n"
-        f"pids = [subprocess.Popen([sys.executable, '-S', '-c', {SLEEP!r}], stdout=subprocess.DEVNULL).pid"
-        " for _ in range(3)]\n"
+        "pids = [subprocess.Popen([sys.executable, '-S', '-c', code], stdout=subprocess.DEVNULL).pid"
+        f" for code in {programs!r}]\n"
         "print(*pids, flush=True)\n"
         "sys.stdin.read()\n"
     )
-    launcher = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert launcher.stdout is not None
-    pids = [int(pid) for pid in launcher.stdout.readline().split()]
+    assert process.stdout is not None
+    pids = [int(pid) for pid in process.stdout.readline().split()]
     try:
+        yield pids
+    finally:
+        for pid in (*pids, process.pid):
+            os.kill(pid, 9)
+        process.communicate()
+
+
+def test_the_only_other_child_of_the_launcher_is_the_one(world: World) -> None:
+    with launcher(SLEEP + " # 1", SLEEP + " # 22", SLEEP + " # 3") as pids:
         waits(world, 0, pids[0])
         waits(world, 1, pids[2])
         (observation,) = seen(world, world.observer(), 4.0)
         assert by_rank(observation)[2].pid == pids[1]
-    finally:
-        for pid in (*pids, launcher.pid):
-            os.kill(pid, 9)
-        launcher.communicate()
+
+
+def test_a_child_of_the_launcher_that_runs_something_else_is_no_rank(world: World) -> None:
+    """The missing rank may be on another node."""
+    with launcher(SLEEP, "import time; time.sleep(600)", SLEEP) as pids:
+        waits(world, 0, pids[0])
+        waits(world, 1, pids[2])
+        assert seen(world, world.observer(), 4.0) == []
+
+
+def test_a_size_that_makes_no_sense_is_not_believed(world: World, spawn: Spawn) -> None:
+    waits(world, 0, spawn(SLEEP).pid, size=(1 << 32) - 1)
+    assert seen(world, world.observer(), 4.0) == []
+
+
+def test_who_started_later_than_the_others_is_not_silent_for_longer(
+    world: World, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, late = spawn(SLEEP), spawn(SLEEP)
+    waits(world, 0, first.pid)
+    known = Candidate(late.pid, os.getpid(), start_ticks(late.pid), 2, 3, 2, "r1", 0.5)
+    monkeypatch.setattr(starting, "candidates", lambda *_: [])
+    observer = world.observer()
+    seen(world, observer, 40.0)
+    monkeypatch.setattr(starting, "candidates", lambda *_: [known])
+    assert 0 < by_rank(seen(world, observer, 17.0)[0])[2].silent_ns < 20_000_000_000
+
+
+def test_what_moved_a_while_ago_has_not_stopped_for_good(
+    world: World, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu_ns = 0
+
+    def sample(pid: int, threads: frozenset[int], now_ns: int) -> Sample:
+        return Sample(now_ns, cpu_ns, 0)
+
+    monkeypatch.setattr(starting, "take_sample", sample)
+    first, late = spawn(SLEEP), spawn(SLEEP)
+    waits(world, 0, first.pid)
+    late_is(monkeypatch, late.pid, 2)
+    observer = world.observer()
+    for _ in range(40):
+        cpu_ns += 100_000_000
+        found = seen(world, observer, 0.25)
+    for seconds, busy in ((15.0, True), (12.0, False)):
+        found = seen(world, observer, seconds)
+        activity = by_rank(found[0])[2].activity
+        assert activity is not None
+        assert (activity.cpu_ratio > 0.1) is busy
 
 
 def test_who_comes_has_moved_and_the_start_ends(
