@@ -86,10 +86,12 @@ def first_difference(streams: Mapping[int, Mapping[int, Hashable]]) -> int | Non
 
 
 def consensus(found: Contested) -> Consensus:
-    """Exact C3 over all members; those of other nodes are missing."""
+    """Exact C3 over all members; those of other nodes are missing. Where nobody knows the members there may
+    be as many elsewhere as are here: nobody has a majority."""
     said = {rank: essence(call.fingerprint) for rank, call in found.calls}
-    members = tuple(found.members) if found.members is not None else tuple(said)
-    return exact([said.get(rank) for rank in members])
+    if found.members is None:
+        return exact([*said.values(), *[None] * len(said)])
+    return exact([said.get(rank) for rank in found.members])
 
 
 def finding(found: Contested, report: NodeReport) -> Finding:
@@ -97,7 +99,7 @@ def finding(found: Contested, report: NodeReport) -> Finding:
     result = consensus(found)
     members = tuple(found.members) if found.members is not None else tuple(r for r, _ in found.calls)
     named = result.status is Status.ATTRIBUTED
-    minority = [r for r, out in zip(members, result.outliers, strict=True) if out and named]
+    minority = [r for r, out in zip(members, result.outliers, strict=True) if out] if named else []
     calls = dict(found.calls)
     ranks = {each.rank: each for each in report.ranks}
     moved = _shifts(found, minority, members)

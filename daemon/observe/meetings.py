@@ -14,7 +14,8 @@ A difference is believed only if nothing harmless explains it:
 - *A group may be made anew* under the same name, and one rank may be there before another. So a difference is
   kept for ``CONFIRM_NS``, and forgotten if the group of a rank is not the same any more.
 - *Recorded* fingerprints know too little. Meetings to make a group are not collectives. Where a backend other
-  than Gloo carries transfers in the group, sequences of its members are not comparable.
+  than Gloo carries transfers in the group, sequences of its members are not comparable. The table of calls
+  forgets transfers, so there a difference is kept for ``CONFIRM_LONG_NS``, and every look looks for some.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from scoutd.daemon.observe.rank import ObservedRank
 from scoutd.proto import shm
 
 CONFIRM_NS: Final = 2_000_000_000
+CONFIRM_LONG_NS: Final = 10_000_000_000
 MOST_GROUPS: Final = 4
 """Read in one pass: with 8 ranks 0.2 % of a core at four passes a second, measured."""
 
@@ -103,11 +105,24 @@ class Meetings:
         final = bool(well) and all(well.values())
         self._passes += 1
         groups = _groups(ranks)
+        self._forget_others(groups)
+        self._drop_incomparable(groups)
         self._confirm(groups, final or not any(map(_lives, reports)), now_ns)
         for group in self._due(groups, final):
             self._compare(group, groups[group], final, now_ns)
         if final:
             self._confirm(groups, True, now_ns)
+
+    def _forget_others(self, groups: Mapping[int, Members]) -> None:
+        """Of groups that are not there any more nothing is remembered."""
+        for group in self._looked.keys() - groups.keys():
+            del self._looked[group]
+        self._untold.intersection_update(groups)
+
+    def _drop_incomparable(self, groups: Mapping[int, Members]) -> None:
+        for group in list(self._suspicions):
+            if not self._comparable(group, groups.get(group, {})):
+                del self._suspicions[group]
 
     def _due(self, groups: Mapping[int, Members], final: bool) -> list[int]:
         """Groups that moved since they were looked at, the longest ago first; all of them at the end."""
@@ -150,9 +165,10 @@ class Meetings:
     def _confirm(self, groups: Mapping[int, Members], over: bool, now_ns: int) -> None:
         """``over``: no rank lives, so nothing more can explain a difference."""
         for group, suspicion in list(self._suspicions.items()):
-            if not over and now_ns - suspicion.since_ns < CONFIRM_NS:
-                continue
             members = groups.get(group, {})
+            patience_ns = CONFIRM_NS if _counts_alike(members) else CONFIRM_LONG_NS
+            if not over and now_ns - suspicion.since_ns < patience_ns:
+                continue
             now = [members[rank].group for rank in suspicion.made if rank in members]
             same = [each.created_ns for each in now] == list(suspicion.made.values())
             if same and not over and len({each.destroyed for each in now}) > 1:
@@ -173,7 +189,7 @@ class Meetings:
 
     def _comparable(self, group: int, members: Members) -> bool:
         """Sequences count the same on all members."""
-        if all(each.group.backend.endswith("gloo") for each in members.values()):
+        if _counts_alike(members):
             return True
         transfers = (shm.CallKind.P2P_SEND, shm.CallKind.P2P_RECV)
         for each in members.values():
@@ -182,6 +198,11 @@ class Meetings:
                 self._untold.add(group)
                 return False
         return True
+
+
+def _counts_alike(members: Members) -> bool:
+    """The backend's sequences are free of transfers; the shim subtracts those of Gloo."""
+    return all(each.group.backend.endswith("gloo") for each in members.values())
 
 
 def _aged(found: Contested, by_ns: int) -> Contested:
@@ -270,8 +291,12 @@ def _name(members: Members) -> str:
 
 
 def _members(members: Members) -> evidence.Members | None:
+    """None where nobody knows them, and not all are here."""
     told = (translate.members_of(each.group) for each in members.values())
-    return next((known for known in told if known is not None), None)
+    known = next((each for each in told if each is not None), None)
+    if known is None and all(each.group.size == len(members) for each in members.values()):
+        return evidence.Members(tuple((rank, 0, 1) for rank in sorted(members)))
+    return known
 
 
 def _history(window: Window) -> Fingerprints | None:

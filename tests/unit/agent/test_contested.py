@@ -98,6 +98,12 @@ def test_without_a_majority_of_all_members_nobody_is_named(said: dict[int, Finge
     assert implicated(made) == []
 
 
+def test_where_nobody_knows_the_members_nobody_is_named() -> None:
+    found = replace(place({0: SUM, 1: SUM, 2: MAX}), members=None)
+    (verdict,) = confirmed(judged(found))
+    assert (verdict.status, implicated(verdict)) == (Status.INCONCLUSIVE, [])
+
+
 def test_a_stream_that_is_shifted_has_left_one_out() -> None:
     stream = [11, 12, 13, 14, 15, 16, 17, 18]
     others = tuple((rank, Fingerprints(8, tuple(stream))) for rank in (0, 1, 3))

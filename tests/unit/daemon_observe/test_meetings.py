@@ -149,6 +149,34 @@ def test_transfers_in_a_group_of_another_backend_shift_its_sequences(
     assert bool(seen(world, observer)) is believed
 
 
+def test_transfers_that_the_table_has_forgotten_are_looked_for_longer(world: World) -> None:
+    cast, observer = Cast(world, backend="nccl"), world.observer()
+    cast.all_call(2, {2: MAX})
+    cast.all_call(3)
+    assert seen(world, observer, 9.0) == ()
+    cast.call(0, 1, SUM, kind=shm.CallKind.P2P_SEND, peer=1)
+    cast.history(cast.ranks[0], 1, SUM)
+    assert seen(world, observer, 20.0) == ()
+
+
+def test_without_transfers_another_backend_is_believed_after_a_longer_while(world: World) -> None:
+    cast, observer = Cast(world, backend="nccl"), world.observer()
+    cast.all_call(2, {2: MAX})
+    cast.all_call(3)
+    assert seen(world, observer, 9.0) == ()
+    assert len(seen(world, observer, 3.0)) == 1
+
+
+def test_members_that_did_not_fit_into_the_file_are_known_where_all_are_here(world: World) -> None:
+    cast, observer = Cast(world), world.observer()
+    for writer in cast.ranks:
+        writer.put(shm.GROUPS, cast.group._replace(truncated=1))
+    cast.all_call(2, {2: MAX})
+    cast.all_call(3)
+    (found,) = seen(world, observer)
+    assert list(found.members or ()) == [0, 1, 2, 3]
+
+
 def test_nothing_is_read_where_nothing_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cast, observer = Cast(world), world.observer()
     cast.all_call(1)
