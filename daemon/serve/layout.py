@@ -2,8 +2,8 @@
 
 An agent sees the ranks of its node; of the others it asks their agents when a person asks it, each for its
 *part* of at most ``PART_BYTES``, ``WHOLE_BYTES`` together. Peers and what is odd follow from the whole. Nodes
-that do not tell are named. Coordinates come from the trainer: what is not of the expected form is left
-out.
+that do not tell are named. Coordinates and meshes come from trainers: what is not of the expected form is
+left out.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def whole(mine: pb.JobTopology, others: Mapping[str, bytes | None]) -> pb.JobTop
         for group in part.groups:
             if group.id not in groups or not groups[group.id].ranks:
                 groups[group.id] = group
-        meshes |= {_mesh(each) for each in part.meshes}
+        meshes |= {_mesh(each) for each in part.meshes if 0 < len(each.shape) <= MAX_MESH_DIMENSIONS}
         found.warnings.extend(part.warnings)
     _fill(found, ranks, groups.values(), meshes)
     return found

@@ -86,6 +86,14 @@ def test_agents_that_do_not_tell_or_tell_of_another_generation_are_named() -> No
     assert [place.rank for place in found.ranks] == [0, 1]
 
 
+def test_a_mesh_of_too_many_dimensions_is_left_out() -> None:
+    seen = parts({"a": [0, 1], "b": [2, 3]})
+    seen["b"].meshes.add(names=["x"], shape=[1 << 20] * 4000)
+    found = layout.whole(seen["a"], {"b": seen["b"].SerializeToString()})
+    assert [list(mesh.shape) for mesh in found.meshes] == [[2, 2]]
+    assert list(found.missing) == []
+
+
 def test_a_part_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = job({rank: told(rank // 2, rank % 2) for rank in range(4)})
     monkeypatch.setattr(layout, "PART_BYTES", 200)
