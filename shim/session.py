@@ -186,6 +186,7 @@ class Session:
         """In a forked child: the hooks are gone, the parent's file is untouched."""
         self.guard.silence()
         self.watch.forget()
+        self.replays.channel.orphan()
         self.undo.run()
         self.file.close()
 

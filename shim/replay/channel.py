@@ -2,10 +2,10 @@
 
 A *note* is a name and bytes, written by the group's first rank and read by the others: ``templates/<n>``,
 the calls that rank has learnt, ``request/<id>``, the step at which a request begins, and those of
-``broadcast``. A *count* is a name that ranks add one to. As in the rendezvous (``shim/rendezvous.py``) only
-``set``, ``check``, ``get`` of keys that are there, ``add`` and ``delete_key`` are used, so the thread never
-waits in the store, and a trainer that does keeps only this thread waiting. Large notes are cut: a TCPStore
-refuses values of more than 8 MiB.
+``broadcast``. A *count* is a name that ranks add one to. Only ``set``, ``compare_set``, ``add`` and
+``delete_key`` are used, so the thread never waits in the store, and a trainer that does keeps only this
+thread waiting. ``get`` would wait for a key that has been deleted since somebody looked, and hold the
+connection against the trainer. Large notes are cut: a TCPStore refuses values of more than 8 MiB.
 
 The thread looks for what was asked for quickly at first and then ever less often. It also runs ``poll`` twice
 a second, which looks at shared memory for requests.
@@ -24,7 +24,13 @@ from typing import Any, Final
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.shim.guard import Guard
-from scoutd.shim.store import ORIGINAL_GET
+
+PART: Final = "replay channel"
+STORE_ERRORS: Final = (RuntimeError, ValueError, OSError)
+"""The store is gone or busy, or what it gave makes no sense."""
+
+ABSENT: Final = "scoutd: no such key"
+"""Who expects this value of a key that is not there is given it by ``compare_set``, which sets nothing."""
 
 PIECE: Final = 1 << 20
 POLL_S: Final = 0.5
@@ -53,11 +59,12 @@ class Channel:
     def __init__(self, store: Any, guard: Guard, poll: Callable[[], None]) -> None:
         self._store = None if store is None else c10d.PrefixStore("scoutd/", store)
         self._guard: Final = guard
+        self._part: Final = guard.part(PART)
         self._poll: Final = poll
         self._prefix = ""
         self._outbox: Final[deque[Callable[[], object]]] = deque()
         self._asked: Final[dict[str, _Asked]] = {}
-        self._lock: Final = threading.Lock()
+        self._lock = threading.Lock()
         self._wake: Final = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -78,6 +85,13 @@ class Channel:
     def let_go(self) -> None:
         """The trainer gives its store up."""
         self.stop()
+        self._store = None
+
+    def orphan(self) -> None:
+        """In a forked child: nothing is told or heard, and who held the lock at the fork is not there."""
+        self._lock = threading.Lock()
+        self._outbox.clear()
+        self._asked.clear()
         self._store = None
 
     def tell(self, name: str, content: bytes) -> None:
@@ -146,34 +160,43 @@ class Channel:
                 polled_s = now_s
                 self._guard.run("replay requests", self._poll, None)
             if self._store is not None:
-                self._guard.run("replay channel", lambda now=now_s: self.turn(now), None)  # type: ignore[misc]
+                self._guard.run(PART, lambda now=now_s: self.turn(now), None)  # type: ignore[misc]
             self._wake.wait(max(0.0, self._next_s(polled_s) - time.monotonic()))
             self._wake.clear()
 
     def _next_s(self, polled_s: float) -> float:
+        if not self._part.on:
+            return polled_s + POLL_S
         with self._lock:
             return min([polled_s + POLL_S, *(asked.due_s for asked in self._asked.values())])
 
     def turn(self, now_s: float) -> None:
         """What is in the outbox is told, and notes that are due are looked for. A store that is gone or busy
-        is no error: later."""
+        is no error: later. What fails otherwise is not told again."""
         try:
             while self._outbox:
-                self._outbox[0]()
-                self._outbox.popleft()
+                self._tell_first()
             with self._lock:
                 due = [asked for asked in self._asked.values() if asked.due_s <= now_s]
             for asked in due:
                 self._look(asked, now_s)
-        except (RuntimeError, ValueError, OSError):
+        except STORE_ERRORS:
             with self._lock:
                 for asked in self._asked.values():
                     asked.due_s = max(asked.due_s, now_s + POLL_S)
 
+    def _tell_first(self) -> None:
+        action = self._outbox.popleft()
+        try:
+            action()
+        except STORE_ERRORS:
+            self._outbox.appendleft(action)
+            raise
+
     def _look(self, asked: _Asked, now_s: float) -> None:
+        asked.due_s = now_s + asked.pause_s
         content = asked.look()
         if content is None:
-            asked.due_s = now_s + asked.pause_s
             asked.pause_s = min(asked.longest_s, asked.pause_s * SLOWER)
             return
         self.forget(asked.name)
@@ -201,13 +224,20 @@ class Channel:
             self._store.delete_key(self._prefix + name)
 
     def _read(self, name: str) -> bytes | None:
+        """The note, None where it is not there, or not whole: it may be deleted while it is read."""
+        count = self._value(name)
+        if count is None or not 0 <= int(count) <= MAX_PIECES:
+            return None
+        pieces = []
+        for number in range(int(count)):
+            piece = self._value(f"{name}/{number}")
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _value(self, key: str) -> bytes | None:
+        """Of a key of ours, None where it is not there; nobody waits for it."""
         assert self._store is not None
-        if not self._store.check([self._prefix + name]):
-            return None
-        count = int(ORIGINAL_GET(self._store, self._prefix + name))
-        if not 0 <= count <= MAX_PIECES:
-            return None
-        keys = [f"{self._prefix}{name}/{number}" for number in range(count)]
-        if not self._store.check(keys):
-            return None
-        return b"".join(ORIGINAL_GET(self._store, key) for key in keys)
+        value: bytes = self._store.compare_set(self._prefix + key, ABSENT, ABSENT)
+        return None if value == ABSENT.encode() else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from scoutd.shim.replay import templates
 from scoutd.shim.replay.ambience import ambience
 from scoutd.shim.replay.call import learn
 from scoutd.shim.replay.catalog import find
-from scoutd.shim.replay.channel import PIECE, Channel
+from scoutd.shim.replay.channel import Channel
 from scoutd.shim.replay.recipes import Peers
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.roster import Roster
@@ -152,34 +151,6 @@ def test_a_damaged_template_is_refused_as_a_whole(damage: str) -> None:
     }[damage]
     with pytest.raises(ValueError, match=r".+"):
         templates.unpacked(broken)
-
-
-def test_notes_of_any_size_reach_other_ranks_through_the_store() -> None:
-    store, heard = dist.HashStore(), []
-    first, other = (Channel(store, Guard(), lambda: None) for _ in range(2))
-    content = bytes(range(256)) * (PIECE // 100)
-    other.ask("note", heard.append)
-    other.turn(1.0)
-    assert heard == []
-    first.tell("note", content)
-    first.turn(1.0)
-    other.turn(100.0)
-    assert heard == [content]
-    other.turn(200.0)
-    assert heard == [content]
-
-
-def test_a_store_that_is_gone_is_no_error() -> None:
-    class Gone:
-        def check(self, keys: Any) -> bool:
-            raise RuntimeError("connection was closed")
-
-    guard = Guard()
-    channel = Channel(None, guard, lambda: None)
-    vars(channel)["_store"] = Gone()
-    channel.ask("note", lambda _: None)
-    channel.turn(1.0)
-    assert guard.errors == 0
 
 
 def test_a_collective_is_refused_before_it_begins_in_a_rehearsal() -> None:
