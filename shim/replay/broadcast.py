@@ -138,12 +138,13 @@ class Leader:
         return None
 
     def stop(self) -> None:
-        """Nothing is waited for any more."""
-        self._channel.forget(_ready(self._base, self.sent))
-        self._under_way = None
+        """What is under way is given up, and nothing is waited for any more."""
+        if self._under_way is not None:
+            self._end(GIVEN_UP)
 
     def _end(self, start: int) -> None:
-        self.stop()
+        self._under_way = None
+        self._channel.forget(_ready(self._base, self.sent))
         self._announce(start)
         self._channel.drop(_input(self._base, self.sent))
         self._channel.drop(_ready(self._base, self.sent))

@@ -130,7 +130,7 @@ class Scribe:
         raise Refusal(f"an argument is a {type(value).__module__}.{type(value).__qualname__}")
 
     def tensor(self, tensor: torch.Tensor) -> Node:
-        seeded = tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        seeded = is_real(tensor)
         below = 0 if seeded or tensor.dtype is torch.bool else self._indices_below
         content = None
         self.check(tensor)
@@ -154,6 +154,11 @@ class Scribe:
         channels_last = tensor.dim() == 4 and not tensor.is_contiguous() and _is_channels_last(tensor)
         fixed = [bool(tensor.requires_grad), content, below, channels_last]
         return ["T", _plain(tensor.dtype), list(tensor.shape), *fixed, scale.written(size)]
+
+
+def is_real(tensor: torch.Tensor) -> bool:
+    """Whether its values are numbers that can be invented: real or complex ones."""
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch.compiler import is_compiling
 
 from scoutd.shim.guard import FAULT, Guard, Part
-from scoutd.shim.replay.call import Call, Node, Scribe, form_of
+from scoutd.shim.replay.call import Call, Node, Scribe, form_of, is_real
 from scoutd.shim.replay.recipes import Recipe
 from scoutd.shim.replay.refusal import Refusal
 
@@ -46,21 +46,29 @@ class _Keeper(Scribe):
 
 
 def kept_call(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, half: bool, limit: int
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    name: str,
+    half: bool,
+    limit: int,
+    indices: bool = False,
 ) -> Call:
     """The call that is about to be made, content included, on the device.
 
     Args:
         name: tells its tensors from those of other calls.
-        half: half of the batch will do, and less.
+        half: half of the batch will do, and less. The batch is what ``halved`` takes for it.
         limit: bytes that its tensors may take.
+        indices: whole numbers have the batch, too; else they may be positions, or a mask.
 
     Raises:
         Refusal: an argument cannot be made again, or takes more.
     """
     whole = _Keeper(name)
     form_of(whole, module, args, kwargs)
-    batch = next((each.shape[0] for each in whole.kept.values() if each.dim()), 0) if half else 0
+    having = [t for t in whole.kept.values() if is_real(t) or (indices and t.dtype is not torch.bool)]
+    batch = next((each.shape[0] for each in having if each.dim()), 0) if half else 0
     rows = _rows(list(whole.kept.values()), batch, limit)
     keeper = _Keeper(name, batch, rows)
     form = form_of(keeper, module, args, kwargs)
@@ -118,8 +126,9 @@ class Capture:
             return
         self.stop()
         try:
-            name = str(self.recipe.index)
-            self.call = kept_call(module, args, kwargs, name, self.recipe.half, self._limit)
+            recipe, name = self.recipe, str(self.recipe.index)
+            indices = bool(recipe.indices_below)
+            self.call = kept_call(module, args, kwargs, name, recipe.half, self._limit, indices)
         except Refusal as refusal:
             self.refused = str(refusal)
 

@@ -104,12 +104,12 @@ class Sharing:
     def _fits(self, calls: Mapping[int, Call]) -> bool:
         """On the channel's thread: this rank can make them."""
         recipes = [self.recipes.get(index) for index in calls]
-        seeded = {recipe.index: recipe for recipe in self._roster.recipes}
+        seeded = {recipe.index for recipe in self._roster.recipes if recipe.state is RecipeState.READY}
         return bool(recipes) and all(
             recipe is not None
             and recipe.state is not RecipeState.DISABLED
             and recipe.module is not None
-            and seeded[recipe.index].state is RecipeState.READY
+            and recipe.index in seeded
             for recipe in recipes
         )
 

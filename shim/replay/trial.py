@@ -84,7 +84,7 @@ def _record(recipe: Recipe, key: int, step: int, first: Outcome, second: Outcome
         return first.signatures.get(part, 0)
 
     differing = {p for p in first.signatures if first.signatures[p] != second.signatures.get(p)}
-    if recipe.captured not in (None, first.signatures.get(Part.INPUT)):
+    if recipe.captured not in (None, first.signatures.get(Part.INPUT, recipe.captured)):
         differing.add(Part.INPUT)  # all peers may have got what this rank had spoilt before it was sent
     return replay.Replay(
         key=key,

@@ -23,9 +23,8 @@ from scoutd.shim.guard import Guard
 from scoutd.shim.intercept import Undo
 from scoutd.shim.replay import broadcast, templates
 from scoutd.shim.replay.cadence import Due, InputMode, scheduled
-from scoutd.shim.replay.call import Call, make
+from scoutd.shim.replay.call import Call, halved, learn, make
 from scoutd.shim.replay.capture import kept_call
-from scoutd.shim.replay.channel import Channel
 from scoutd.shim.replay.recipes import Peers
 from scoutd.shim.replay.refusal import Refusal
 from scoutd.shim.replay.replays import Replays
@@ -339,6 +338,19 @@ def test_a_captured_call_is_made_again_with_everything_in_it() -> None:
     assert torch.equal(make(again.calls[7], UNUSED, CPU).args[0], made.args[0])
 
 
+def test_the_batch_of_a_captured_call_is_that_of_a_seeded_one() -> None:
+    """Positions and masks come first in many blocks, and their first dimension is none."""
+    args = (torch.arange(8), torch.ones(8, 8, dtype=torch.bool), torch.randn(4, 8, 16))
+    half = halved(learn(nn.Identity(), args, {}))
+    assert half is not None
+    captured = kept_call(nn.Identity(), args, {}, "0", half=True, limit=1 << 20)
+    shapes = [[t.shape for t in make(call, UNUSED, CPU).tensors] for call in (half, captured)]
+    assert shapes == [[(8,), (8, 8), (2, 8, 16)]] * 2
+    ids = torch.zeros(6, 3, dtype=torch.int64)
+    captured = kept_call(nn.Identity(), (ids,), {}, "0", half=True, limit=1 << 20, indices=True)
+    assert make(captured, UNUSED, CPU).args[0].shape == (3, 3)
+
+
 def test_as_much_of_the_batch_is_captured_as_may_be_sent() -> None:
     x = torch.randn(16, 256)
 
@@ -396,6 +408,21 @@ def test_a_batch_of_another_shape_is_broadcast_as_it_is(ranks: Ranks) -> None:
     assert all(each.state is RecipeState.READY for each in ranks.all[1].replays.sharing.recipes.values())
 
 
+def test_what_is_under_way_is_gone_when_the_model_is_another(ranks: Ranks) -> None:
+    first = ranks.all[0].replays
+    while first.sharing._leader is None or first.sharing._leader.is_free:
+        ranks.step()
+    leader = first.sharing._leader
+    assert ranks.store.check([f"{leader._base}/input/1", f"{leader._base}/input/1/0"])
+    leader.stop()
+    first.channel.turn(ranks.now_s)
+    assert leader.told == b"1 -1"
+    assert leader.is_free
+    for name in (f"{leader._base}/input/1", f"{leader._base}/ready/1"):
+        assert not ranks.store.check([name])
+        assert not ranks.store.check([f"{name}/0"])
+
+
 def test_another_model_begins_anew(ranks: Ranks) -> None:
     ranks.step(9)
     for rank in ranks.all:
@@ -421,49 +448,6 @@ def test_seeded_alone_sends_nothing(file: ShmFile) -> None:
     ranks = Ranks(file, InputMode.SEEDED).step(8)
     assert not any(rank.replays.sharing.recipes for rank in ranks.all)
     assert not any(rank.broadcasts for rank in ranks.all)
-
-
-def test_counts_are_heard_of_when_all_have_counted() -> None:
-    store, heard = dist.HashStore(), []
-    first, other = (Channel(store, Guard(), lambda: None) for _ in range(2))
-    first.await_count("n", 2, heard.append, 1.0)
-    for now in (100.0, 200.0, 300.0):
-        first.turn(now)
-        assert heard == []
-        other.count_up("n")
-        other.turn(now)
-        if now == 200.0:
-            break
-    first.turn(400.0)
-    assert heard == [b""]
-
-
-def test_a_note_that_is_written_again_is_heard_again() -> None:
-    store, heard = dist.HashStore(), []
-    first, other = (Channel(store, Guard(), lambda: None) for _ in range(2))
-
-    def hear(content: bytes) -> None:
-        heard.append(content)
-        other.ask("note", hear, seen=content)
-
-    other.ask("note", hear)
-    for now, content in enumerate((b"a", b"a", b"b"), 1):
-        first.tell("note", content)
-        first.turn(now)
-        for again in range(3):
-            other.turn(1000.0 * now + 100 * again)
-    assert heard == [b"a", b"b"]
-
-
-def test_a_large_note_that_was_dropped_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = dist.HashStore()
-    channel = Channel(store, Guard(), lambda: None)
-    channel.tell("note", bytes(3 << 20))
-    channel.turn(1.0)
-    assert store.num_keys() >= 4
-    channel.drop("note")
-    channel.turn(2.0)
-    assert store.num_keys() == 0
 
 
 def test_a_call_without_tensors_is_captured_too() -> None:

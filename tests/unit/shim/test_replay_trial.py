@@ -7,6 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ from torch.utils.checkpoint import checkpoint
 
 from scoutd.proto.replay import Part, RecipeKind, RecipeState
 from scoutd.shim.replay import seams
+from scoutd.shim.replay.blockrun import Outcome
 from scoutd.shim.replay.call import learn
 from scoutd.shim.replay.recipes import Peers, Recipe
 from scoutd.shim.replay.refusal import Refusal
-from scoutd.shim.replay.trial import replayed
+from scoutd.shim.replay.trial import _record, replayed
 
 KEY = 40
 
@@ -334,3 +336,10 @@ def test_a_recipe_without_the_content_of_its_arguments_waits() -> None:
     assert recipe.state is RecipeState.LEARNING
     with pytest.raises(Refusal, match="not known yet"):
         replayed(recipe, KEY, KEY)
+
+
+@pytest.mark.parametrize(("signed", "differing"), [({}, 0), ({Part.INPUT: 7}, 0), ({Part.INPUT: 8}, 1)])
+def test_a_captured_input_differs_only_where_there_is_one(signed: dict[Part, int], differing: int) -> None:
+    recipe: Any = SimpleNamespace(captured=7, recipe=1, peers=None)
+    outcome = Outcome({**signed, Part.OUTPUT: 3})
+    assert _record(recipe, 1, 1, outcome, outcome).differing == differing << int(Part.INPUT)
