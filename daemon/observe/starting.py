@@ -4,7 +4,8 @@ A job has a name only when all its ranks have met. Until then a rank that waits 
 world size and no backend (``shim.starting``). Who has none is *late*: a process of the same launcher that
 carries the rank in its environment, or, where a launcher forks, the only child of it that runs the same
 program and does not wait. Where a late rank is not found, nothing is said: it may be on another node, or not
-started. Nothing of it moves only if nothing has for ``STILL_NS``: one slow answer of a server is no hang.
+started. Nothing of it moves only if nothing has for ``STILL_NS``: one slow answer of a server is no hang. One
+whose stack is inside the call is not late: it has no shim, and waits like the others.
 
 What is found is told to the core as a job of its own, with one meeting at which all ranks have to arrive. It
 appears when a rank has waited for ``WAITED_NS``, and ends when nobody waits any more.
@@ -84,6 +85,11 @@ class Late:
         self._shape_ns = 0
         self._recent: Final[deque[tuple[int, Activity]]] = deque(maxlen=128)
 
+    @property
+    def inside(self) -> bool:
+        """Its stack, where one was read, is inside the call."""
+        return self.stack is not None and any(frame.function == CALL for frame in self.stack[0].frames)
+
     def activity(self, stacks: StackCapture, shape_ns: int, now_ns: int) -> Activity | None:
         """The most that has moved at one time since ``STILL_NS`` ago, in any thread: nobody communicates yet.
         Its stack is read every ``shape_ns``."""
@@ -144,10 +150,14 @@ class Starting:
         self._oom: Final = OomLedger()
         self._files: Final[dict[Process, ObservedRank]] = {}
         self._starts: Final[dict[str, Start]] = {}
+        self._unseen: Final[set[int]] = set()
+        """Processes that wait without a file."""
 
     def refresh(self, pending: Iterable[Process], attached: set[int], now_ns: int) -> None:
         """``pending``: files without identity; ``attached``: pids of ranks that have one."""
         self._open(set(pending))
+        if not self._files:
+            self._unseen.clear()
         for start in self._starts.values():
             start.waiting = {}
         for observed in self._files.values():
@@ -223,14 +233,16 @@ class Starting:
     def _note_arrivals(self, start: Start, attached: set[int]) -> None:
         """Late ranks that wait by now, or are through, have come."""
         for rank, late in list(start.late.items()):
-            if rank in start.waiting or late.watch.pid in attached:
+            if late.inside:
+                self._unseen.add(late.watch.pid)
+            if rank in start.waiting or late.watch.pid in attached or late.inside:
                 start.came.add(rank)
                 start.late.pop(rank).watch.close()
 
     def _find_late(self, start: Start, attached: set[int], now_ns: int) -> None:
         if now_ns < start.next_scan_ns or len(start.waiting) >= start.size:
             return
-        inside = attached | {each.watch.pid for each in self._files.values()}
+        inside = attached | self._unseen | {each.watch.pid for each in self._files.values()}
         known = {each.watch.pid for each in start.late.values()}
         start.scan_ns = min(2 * start.scan_ns, MOST_SCAN_NS)
         for candidate in _late(start, inside, os.getuid(), self._share):

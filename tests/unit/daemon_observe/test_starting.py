@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from scoutd.agent.evidence import Phase, ProcessStatus, RankReport
+from scoutd.agent.evidence import Frame, Phase, ProcessStatus, RankReport, Stack
 from scoutd.agent.silence import NOT_STARTED
 from scoutd.daemon.observe import starting
 from scoutd.daemon.observe.activity import Sample
 from scoutd.daemon.observe.observer import JobObservation, Observer
+from scoutd.daemon.observe.stacks import StackCapture, Traced
 from scoutd.daemon.observe.unobserved import Candidate
 from tests.unit.daemon_observe.conftest import World
 from tests.unit.daemon_observe.writer import HEADER, Writer, start_ticks
@@ -172,6 +174,25 @@ def test_what_moved_a_while_ago_has_not_stopped_for_good(
         activity = by_rank(found[0])[2].activity
         assert activity is not None
         assert (activity.cpu_ratio > 0.1) is busy
+
+
+def test_a_process_without_a_shim_that_is_inside_the_call_is_not_late(
+    world: World, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, late = spawn(SLEEP), spawn(SLEEP)
+    waits(world, 0, first.pid)
+    late_is(monkeypatch, late.pid, 2)
+
+    async def capture(_: StackCapture, traced: Traced, native: bool) -> None:
+        frames = (Frame("wait", "c10d.py", 1), Frame("init_process_group", "c10d.py", 2))
+        traced.stack = (Stack(frames, 0, native, True), world.clock.now)
+
+    monkeypatch.setattr(StackCapture, "capture", capture)
+    observer = world.observer()
+    assert 2 in by_rank(seen(world, observer, 4.0)[0])
+    asyncio.run(observer.capture_stack("starting-r1", 2, False))
+    assert [rank.silent_ns for rank in seen(world, observer, 0.25)[0].report.ranks] == [0]
+    assert seen(world, observer, 20.0) == []
 
 
 def test_who_comes_has_moved_and_the_start_ends(
