@@ -11,7 +11,8 @@ At a *complete* place every member has enqueued (group, sequence). What the devi
 - Where the recorder tells what has *started*, a member that has not started what others have, while its
   device executes no other collective, is stuck in its own work: DEVICE_STALL before anybody retires.
 - A group of one has nobody to wait for. If its call is the oldest that the rank has not finished, no other
-  collective holds it up either: DEVICE_STALL.
+  collective holds it up either: DEVICE_STALL, where the recorder tells that it is not retired. A work that is
+  kept and not waited for looks pending without that.
 - Nobody has retired it and nothing else is known: GROUP_STALL. A stalled group makes others stall behind it;
   reported is the place that is first in line for all its members, if there is one.
 
@@ -93,7 +94,7 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     call = snapshot.call_at(place.arrived[0], place.at)
     operation = call.fingerprint.operation if call else ""
     if len(members) == 1:
-        own = on_accelerator(snapshot.ranks[members[0]]) and _is_oldest(snapshot, members[0], place.at)
+        own = _is_stuck_alone(snapshot, members[0], place)
         return Stuck(place.at, operation, members, members, ()) if own else None
     laggards = [r for r in members if _retired(snapshot, r, place) is False]
     finished = [r for r in members if _retired(snapshot, r, place) is True]
@@ -107,6 +108,13 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     if place.unknown:
         return None
     return Stuck(place.at, operation, members, (), tuple(sorted(laggards)) if finished else ())
+
+
+def _is_stuck_alone(snapshot: Snapshot, rank: int, place: Place) -> bool:
+    """Of a group of one: the device has not finished the call, and no other call holds it up."""
+    view = snapshot.groups[place.at[0]].views.get(rank)
+    unfinished = view is not None and view.retired is not None and view.retired < place.at[1]
+    return unfinished and on_accelerator(snapshot.ranks[rank]) and _is_oldest(snapshot, rank, place.at)
 
 
 def _retired(snapshot: Snapshot, rank: int, place: Place) -> bool | None:

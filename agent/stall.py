@@ -232,12 +232,13 @@ def _device_finding(snapshot: Snapshot, graph: WaitGraph, found: list[device.Stu
     ranks = tuple(sorted(places))
     stuck = places[ranks[0]]
     first = snapshot.ranks[ranks[0]]
+    others = ", which others have" if len(stuck.members) > 1 else ""
     return Finding(
         cause=Cause.DEVICE_STALL,
         status=Status.ATTRIBUTED,
         scope=Scope.RANK,
         summary=f"the device of {ranks_text(ranks)}{nodes_text(snapshot, ranks)} has not finished "
-        f"{_stuck_text(snapshot, stuck)}, which others have{waiters_text(graph, ranks)}",
+        f"{_stuck_text(snapshot, stuck)}{others}{waiters_text(graph, ranks)}",
         action=Action.DIAGNOSE_HARDWARE,
         anchor=f"group {stuck.at[0]:016x} sequence {stuck.at[1]}",
         onset_age_ns=snapshot.silence_ns(ranks[0]),

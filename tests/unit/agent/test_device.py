@@ -135,3 +135,32 @@ def test_a_rank_held_up_in_a_complete_call_is_not_late_by_itself() -> None:
     job.hangs(3)
     (verdict,) = confirmed(job.run(1))
     assert implicated(verdict) == [3]
+
+
+def test_a_call_among_oneself_that_nobody_has_seen_unfinished_blames_no_device() -> None:
+    """Its work is kept and not waited for: it may be over long since."""
+    job = Job(4)
+    on_accelerators(job)
+    job.group(GROUP, "alone", [0])
+    job.waits(0, 5, group=GROUP, waiting=False)
+    unknown = tuple(replace(v, retired=None) if v.group == GROUP else v for v in job.ranks[0].groups)
+    job.change(0, groups=unknown)
+    for rank in (0, 1, 2):
+        job.waits(rank, 7)
+    job.hangs(3)
+    (verdict,) = confirmed(job.run(1))
+    assert (verdict.cause, implicated(verdict)) == (Cause.RANK_STALLED, [3])
+
+
+def test_a_call_among_oneself_that_the_recorder_has_not_seen_finish_is_the_devices() -> None:
+    job = Job(4)
+    on_accelerators(job)
+    job.group(GROUP, "alone", [0])
+    job.waits(0, 5, group=GROUP, waiting=False)
+    finishes(job, 0, GROUP, 4)
+    for rank in (1, 2, 3):
+        job.waits(rank, 7)
+    job.stack(0, waits=False)
+    verdict = confirmed(job.run(4))[0]
+    assert (verdict.cause, implicated(verdict)) == (Cause.DEVICE_STALL, [0])
+    assert "others have" not in verdict.summary
