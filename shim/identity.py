@@ -151,9 +151,10 @@ class Agreement:
         self._store = None
 
     def _look(self) -> Identity | None:
-        if self._store is None or not self._store.check([KEY]):
+        store = self._store
+        if store is None or not store.check([KEY]):
             return None
-        job, generation = json.loads(ORIGINAL_GET(self._store, KEY))
+        job, generation = json.loads(ORIGINAL_GET(store, KEY))
         return Identity(str(job), int(generation))
 
     def _keep_looking(self) -> None:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.proto import shm
@@ -107,7 +108,9 @@ class Rendezvous:
         while not self._stop.wait(pause):
             try:
                 self.turn(time.monotonic() - began < GATHER_S)
-            except (RuntimeError, ValueError, OSError):  # the store is gone, or busy: later
+            except dist.DistNetworkError:  # the store's process has left: it does not come back
+                return
+            except (RuntimeError, ValueError, OSError):  # the store is busy: later
                 pass
             pause = min(LONGEST_PAUSE_S, pause * 1.2)
 
@@ -135,13 +138,14 @@ class Rendezvous:
             self._complete = bool(complete) and bool(self._key)
 
     def _set(self, name: str, value: str) -> None:
-        assert self._store is not None
-        self._store.set(self._prefix + name, value)
+        store = self._store
+        if store is not None:
+            store.set(self._prefix + name, value)
 
     def _get(self, name: str) -> str:
         """The value, empty where the key does not exist yet."""
-        assert self._store is not None
-        if not self._store.check([self._prefix + name]):
+        store = self._store
+        if store is None or not store.check([self._prefix + name]):
             return ""
-        value: bytes = ORIGINAL_GET(self._store, self._prefix + name)
+        value: bytes = ORIGINAL_GET(store, self._prefix + name)
         return value.decode("utf-8", "replace")

@@ -6,7 +6,7 @@ Nobody waits. All goes through notes in the trainer's store (``channel``), on th
 2. A peer that has read them, and can make them by then, counts itself ready.
 3. When all are ready, the first rank chooses a step far enough ahead and announces it; all replay after that
    step. Where they are not all ready within ``DEADLINE_S``, it announces that this one is given up, and no
-   rank replays it. The notes are deleted either way.
+   rank replays it. The notes are deleted either way. The next one follows the later, the more were given up.
 
 A peer that hears of the step too late takes no part: its evidence is missing, which is never agreement and
 blames nobody. One broadcast is under way at a time; the announcement is one note, written again.
@@ -39,6 +39,10 @@ IDLE_S: Final = 5.0
 
 DEADLINE_S: Final = 30.0
 """Peers look within IDLE_S; the rest is for reading."""
+
+LONGEST_REST_S: Final = 3600.0
+"""After one was given up no other is tried for DEADLINE_S, twice as long after each further one: a rank
+without a shim is never ready."""
 
 AHEAD_S: Final = 1.0
 AHEAD_SHARE: Final = 0.5
@@ -97,13 +101,18 @@ class Leader:
         self._base: Final = base
         self._channel: Final = channel
         self._under_way: tuple[Mapping[int, Call], Mapping[int, int]] | None = None
-        self._sent_s = 0.0
+        self._sent_s = self._rests_until_s = 0.0
+        self._in_vain = 0
         self._ready = 0
         """Number of the newest broadcast that all peers have; written by the channel's thread."""
 
     @property
     def is_free(self) -> bool:
         return self._under_way is None
+
+    def may_send(self, now_s: float) -> bool:
+        """Whether it is worth trying."""
+        return self.is_free and now_s >= self._rests_until_s and not self._channel.is_behind
 
     def send(self, calls: Mapping[int, Call], captured: Mapping[int, int], now_s: float) -> None:
         """The calls are on their way; their tensors are on the host and do not change any more."""
@@ -130,10 +139,13 @@ class Leader:
             start = start_of(step, step_s, ahead_s)
             found = Agreed(start, *self._under_way)
             self.agreed += 1
+            self._in_vain = 0
             self._end(start)
             return found
         if now_s - self._sent_s > DEADLINE_S:
             self.given_up += 1
+            self._rests_until_s = now_s + min(LONGEST_REST_S, DEADLINE_S * 2.0 ** min(self._in_vain, 16))
+            self._in_vain += 1
             self._end(GIVEN_UP)
         return None
 

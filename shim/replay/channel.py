@@ -21,13 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.shim.guard import Guard
 
 PART: Final = "replay channel"
 STORE_ERRORS: Final = (RuntimeError, ValueError, OSError)
-"""The store is gone or busy, or what it gave makes no sense."""
+"""The store is busy, or what it gave makes no sense."""
 
 ABSENT: Final = "scoutd: no such key"
 """Who expects this value of a key that is not there is given it by ``compare_set``, which sets nothing."""
@@ -38,6 +39,9 @@ FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 10.0
 SLOWER: Final = 1.3
 MAX_ASKED: Final = 64
+MAX_BEHIND: Final = 12
+"""A broadcast is six things to tell: its bytes are not kept for a store that takes nothing."""
+
 MAX_PIECES: Final = 64
 
 
@@ -90,9 +94,19 @@ class Channel:
     def orphan(self) -> None:
         """In a forked child: nothing is told or heard, and who held the lock at the fork is not there."""
         self._lock = threading.Lock()
-        self._outbox.clear()
-        self._asked.clear()
+        self._lose()
+
+    def _lose(self) -> None:
+        """There is no store any more, and nothing is kept for it."""
         self._store = None
+        self._outbox.clear()
+        with self._lock:
+            self._asked.clear()
+
+    @property
+    def is_behind(self) -> bool:
+        """Nothing large should be told now: the store takes nothing, or there is none."""
+        return self._store is None or len(self._outbox) > MAX_BEHIND
 
     def tell(self, name: str, content: bytes) -> None:
         """The note will be there for the others."""
@@ -111,8 +125,9 @@ class Channel:
         self._send(lambda: self._delete(name))
 
     def _send(self, action: Callable[[], object]) -> None:
-        self._outbox.append(action)
-        self._wake.set()
+        if self._store is not None:
+            self._outbox.append(action)
+            self._wake.set()
 
     def ask(
         self,
@@ -171,8 +186,9 @@ class Channel:
             return min([polled_s + POLL_S, *(asked.due_s for asked in self._asked.values())])
 
     def turn(self, now_s: float) -> None:
-        """What is in the outbox is told, and notes that are due are looked for. A store that is gone or busy
-        is no error: later. What fails otherwise is not told again."""
+        """What is in the outbox is told, and notes that are due are looked for. A store that is busy is no
+        error: later. One whose process has left does not come back, and torch warns at every call: never
+        again. What fails otherwise is not told again."""
         try:
             while self._outbox:
                 self._tell_first()
@@ -180,6 +196,8 @@ class Channel:
                 due = [asked for asked in self._asked.values() if asked.due_s <= now_s]
             for asked in due:
                 self._look(asked, now_s)
+        except dist.DistNetworkError:
+            self._lose()
         except STORE_ERRORS:
             with self._lock:
                 for asked in self._asked.values():

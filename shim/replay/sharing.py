@@ -115,7 +115,9 @@ class Sharing:
 
     def capture(self, count: int) -> None:
         """The next step's calls of so many recipes will be captured, if this rank is the first and free."""
-        if self._leader is None or not self._leader.is_free or self._agreed is not None or self._captures:
+        if self._leader is None or self._agreed is not None or self._captures:
+            return
+        if not self._leader.may_send(time.monotonic()):
             return
         ready = [recipe for index, recipe in sorted(self.recipes.items()) if self._is_ready(index, recipe)]
         turn = [recipe for recipe in ready if recipe.index >= self._next] + ready

@@ -210,6 +210,32 @@ def test_a_peer_without_the_broadcast_makes_all_skip_it(
     assert {each.reason for each in leader.recipes.values()} == {""}
 
 
+def test_the_more_are_given_up_the_longer_the_next_one_is_waited_for(ranks: Ranks) -> None:
+    """A rank without a shim is never ready; its peers and the store are not kept busy for nothing."""
+    leader = broadcast.Leader("base", 2, ranks.all[0].replays.channel)
+    now_s, rests = 100.0, []
+    for _ in range(10):
+        assert leader.may_send(now_s)
+        leader.send({}, {}, now_s)
+        assert not leader.may_send(now_s)
+        now_s += broadcast.DEADLINE_S + 1.0
+        assert leader.turn(7, 1.0, now_s) is None
+        ranks.all[0].replays.channel.turn(now_s)
+        rest = next(n for n in range(10_000) if leader.may_send(now_s + n))
+        rests.append(rest)
+        now_s += rest
+    assert rests == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    leader.send({}, {}, now_s)
+    leader._hear(leader.sent)
+    assert leader.turn(7, 1.0, now_s) is not None
+    ranks.all[0].replays.channel.turn(now_s)
+    assert leader.may_send(now_s + 3600)
+    leader.send({}, {}, now_s + 3600)
+    assert leader.turn(7, 1.0, now_s + 3700) is None
+    ranks.all[0].replays.channel.turn(now_s)
+    assert leader.may_send(now_s + 3731)
+
+
 def test_a_peer_that_cannot_replay_it_makes_all_skip_it(ranks: Ranks) -> None:
     ranks.step()
     ranks.all[1].replays.roster.recipes[2].disable("out of memory")

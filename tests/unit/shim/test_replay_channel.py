@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from scoutd.shim.guard import LIMIT, Guard
-from scoutd.shim.replay.channel import PIECE, POLL_S, Channel
+from scoutd.shim.replay.channel import MAX_BEHIND, PIECE, POLL_S, Channel
 
 
 def channel_of(store: Any) -> Channel:
@@ -117,6 +117,40 @@ def test_a_store_that_is_gone_is_no_error() -> None:
     for now in range(2 * LIMIT):
         channel.turn(float(now))
     assert channel._guard.errors == 0
+
+
+def test_a_store_whose_process_has_left_is_never_called_again() -> None:
+    """torch writes a warning with a stack at every call."""
+
+    class Left:
+        calls = 0
+
+        def __getattr__(self, name: str) -> Any:
+            self.calls += 1
+            raise dist.DistNetworkError("Broken pipe")
+
+    left = Left()
+    channel = channel_of(left)
+    channel.ask("note", lambda _: None)
+    for now in range(5):
+        channel.tell("another", b"content")
+        channel.turn(float(now))
+    assert (left.calls, channel._guard.errors) == (1, 0)
+    assert not channel._outbox
+    assert channel.is_behind
+
+
+def test_a_store_that_takes_nothing_is_told_nothing_large() -> None:
+    class Busy:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("timed out")
+
+    channel = channel_of(Busy())
+    for _ in range(MAX_BEHIND + 1):
+        assert not channel.is_behind
+        channel.count_up("n")
+        channel.turn(1.0)
+    assert channel.is_behind
 
 
 def test_a_look_that_fails_costs_no_time_once_the_part_is_off() -> None:
