@@ -40,8 +40,8 @@ UNSCALED: Final = Scale()
 
 
 def measured(tensor: torch.Tensor) -> Scale | None:
-    """The scale of a floating tensor; None where it has none (nothing in it, zeros only, NaN or infinity) or
-    must not be looked at: while a CUDA graph is recorded, and under a transform of ``torch.func``."""
+    """The scale of a floating tensor; None where it has none (nothing in it, zeros only, a mask, NaN or
+    infinity) or must not be looked at: while a CUDA graph is recorded, or under a transform of torch.func."""
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         return None
     try:
@@ -54,15 +54,30 @@ def measured(tensor: torch.Tensor) -> Scale | None:
 
 
 def _looked_at(tensor: torch.Tensor) -> tuple[float, float]:
-    """Root mean square and least value; zeros where there is nothing."""
+    """Root mean square and least value; zeros where there is nothing, or a mask."""
     with torch.no_grad():
-        values = tensor.detach().reshape(-1)[:SAMPLE]
+        values = _sample(tensor.detach()).reshape(-1)
         if values.is_complex():
             values = torch.view_as_real(values.resolve_conj()).reshape(-1)
         values = values.to(torch.float64)
-        if not values.numel():
+        if not values.numel() or _is_mask(values):
             return 0.0, 0.0
         return values.square().mean().sqrt().item(), values.min().item()
+
+
+def _is_mask(values: torch.Tensor) -> bool:
+    """Whether they hide by what is added to scores: zeros and one negative number, often the lowest there is.
+    Seeded values of its size would drown the scores, and whatever is wrong with them."""
+    least = values.min()
+    return bool(least < 0) and bool(((values == 0) | (values == least)).all())
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """At most SAMPLE of its elements, the first rows; a view, whatever its strides."""
+    while tensor.numel() > SAMPLE:
+        rows = SAMPLE * tensor.shape[0] // tensor.numel()
+        tensor = tensor[:rows] if rows else tensor[0]
+    return tensor
 
 
 def written(scale: Scale | None) -> list[Any] | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from scoutd.shim.replay import templates
 from scoutd.shim.replay.call import Call, learn, make
@@ -66,6 +68,33 @@ def test_no_scale_makes_values_overflow_or_vanish(dtype: torch.dtype, exponent: 
 def test_what_has_no_scale_is_seeded_as_before(real: torch.Tensor) -> None:
     assert measured(real) is None
     assert read(written(measured(real))) == Scale()
+
+
+@pytest.mark.parametrize("hidden", [torch.finfo(torch.float32).min, -1e9, -1e4, -math.inf])
+def test_a_mask_that_is_added_to_scores_does_not_drown_them(hidden: float) -> None:
+    mask = torch.zeros(2, 1, 8, 8).masked_fill(torch.ones(8, 8, dtype=torch.bool).triu(1), hidden)
+    assert measured(mask) is None
+    assert measured(mask.abs().nan_to_num(posinf=1.0)) is not None
+
+
+def test_of_a_large_tensor_a_sample_is_looked_at_without_copying_the_rest() -> None:
+    real = torch.zeros(3, 1200, 1000)
+    real[:1, :1048, :] = 4.0
+    looked: list[int] = []
+
+    class Looking(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and out.untyped_storage().data_ptr() not in given:
+                looked.append(out.numel())
+            return out
+
+    turned = real.transpose(1, 2).contiguous().transpose(1, 2)
+    given = {each.untyped_storage().data_ptr() for each in (real, turned)}
+    for tensor in (real, turned, real[:1].expand(3, 1200, 1000)):
+        with Looking():
+            assert measured(tensor) == Scale(2, True)
+    assert 0 < max(looked) <= 1 << 20
 
 
 def test_under_a_transform_nothing_is_looked_at() -> None:
