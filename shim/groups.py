@@ -142,6 +142,17 @@ class GroupState:
         return self.parts[place - 1][1] if place else 0
 
 
+def backend_of(pg: Any) -> str:
+    """The backend whose counter the group tells. Where none was asked for, or one per device, that is NCCL if
+    the group has it, and "undefined" or "cpu:gloo,cuda:nccl" for those who ask torch."""
+    name = str(c10d.get_backend(pg))
+    if name != "undefined" and ":" not in name:
+        return name
+    told = str(c10d._world.pg_backend_config.get(pg, name))
+    backends = sorted({each.rpartition(":")[2] for each in told.split(",")})
+    return "nccl" if "nccl" in backends else backends[0] if len(backends) == 1 else name
+
+
 def _counter_of(pg: Any) -> Callable[[], int] | None:
     """The backend's own counter, None where it has none. Holds the group weakly."""
     if pg is None:
@@ -242,7 +253,7 @@ class Groups:
             if id(pg) in self._by_object:
                 return self._by_object[id(pg)]
             ranks = list(c10d._world.pg_group_ranks[pg])
-            state = GroupState(pg, str(name), ranks, self._free.pop(), str(c10d.get_backend(pg)))
+            state = GroupState(pg, str(name), ranks, self._free.pop(), backend_of(pg))
             state.sequence = self._file.sequence_of(shm.COUNTERS, state.slot)
             self._forget_history(state.slot)
             self._publish(state, pg, destroyed=0)

@@ -6,6 +6,7 @@ ends. Nothing here knows of scoutd except ``report``.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -95,8 +96,9 @@ def calls_of_this_rank() -> list[dict[str, Any]]:
     return [call._asdict() for call in found if call.kind != shm.CallKind.STORE]
 
 
-def converse(rank: int, folder: str) -> None:
-    """P2P in both directions and a monitored barrier, between two collectives."""
+def converse(rank: int, folder: str, backend: str | None) -> None:
+    """P2P in both directions and, where the backend has been named, a monitored barrier, between
+    collectives."""
     x = torch.ones(3)
     dist.all_reduce(x)
     if rank == 0:
@@ -109,7 +111,8 @@ def converse(rank: int, folder: str) -> None:
         work = dist.irecv(x, 0, tag=3)
     work.wait()
     dist.all_reduce(x)
-    dist.monitored_barrier()
+    if backend is not None:
+        dist.monitored_barrier()
     if rank == 0:
         dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1, tag=5)])[0].wait()
     else:
@@ -118,12 +121,12 @@ def converse(rank: int, folder: str) -> None:
     report(folder, rank, calls=calls_of_this_rank())
 
 
-def talk(rank: int, folder: str) -> None:
+def talk(rank: int, folder: str, backend: str | None = "gloo") -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", store=dist.FileStore(f"{folder}/store", WORLD), rank=rank, world_size=WORLD
+        backend, store=dist.FileStore(f"{folder}/store", WORLD), rank=rank, world_size=WORLD
     )
-    converse(rank, folder)
+    converse(rank, folder, backend)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -158,6 +161,8 @@ def main(way: str, folder: str) -> None:
         forked_after(folder)
     elif way == "talk":
         children(talk, folder, "fork")
+    elif way == "talk-default":
+        children(functools.partial(talk, backend=None), folder, "fork")
     elif way == "fail-fork":
         children(fail, folder, "fork")
     elif way == "fail-spawn":

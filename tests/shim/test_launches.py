@@ -178,8 +178,9 @@ def test_a_child_of_multiprocessing_leaves_a_note_too(tmp_path: Path, way: str) 
     assert note.user_location.endswith("in fail")
 
 
-def test_p2p_is_counted_by_peer_and_tag_and_does_not_disturb_collectives(tmp_path: Path) -> None:
-    found = launched(tmp_path, "talk")
+@pytest.mark.parametrize("way", ["talk", "talk-default"])
+def test_p2p_is_counted_by_peer_and_tag_and_does_not_disturb_collectives(tmp_path: Path, way: str) -> None:
+    found = launched(tmp_path, way)
     calls = [found[f"rank-{rank}"]["calls"] for rank in range(2)]
 
     def p2p(rank: int, kind: int) -> list[tuple[int, int, int]]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import torch.distributed.distributed_c10d as c10d
 
 from scoutd.proto import shm
-from scoutd.shim.groups import Groups, GroupState, group_id, runs_of
+from scoutd.shim.groups import Groups, GroupState, backend_of, group_id, runs_of
 from scoutd.shim.publisher import in_our_count
 from scoutd.shim.recorder import Entry
 from scoutd.shim.shmfile import ShmFile
@@ -30,6 +33,25 @@ def test_a_groups_identity_depends_on_name_and_members_and_not_on_their_order() 
     assert group_id("0", [0, 1]) == group_id("0", [1, 0])
     assert len({group_id("0", [0, 1]), group_id("1", [0, 1]), group_id("0", [0, 2])}) == 3
     assert 0 < group_id("0", [0]) < 2**64
+
+
+@pytest.mark.parametrize(
+    ("told", "config", "backend"),
+    [
+        ("gloo", "cpu:gloo,cuda:gloo", "gloo"),
+        ("undefined", "cpu:gloo", "gloo"),
+        ("undefined", "cpu:gloo,cuda:nccl,mps:gloo", "nccl"),
+        ("cuda:nccl,cpu:gloo", "cuda:nccl,cpu:gloo", "nccl"),
+        ("cpu:gloo,xpu:xccl", "cpu:gloo,xpu:xccl", "cpu:gloo,xpu:xccl"),
+    ],
+)
+def test_the_backend_is_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch, told: str, config: str, backend: str
+) -> None:
+    group = object()
+    monkeypatch.setattr(c10d, "get_backend", lambda _: told)
+    monkeypatch.setattr(c10d, "_world", SimpleNamespace(pg_backend_config={group: config}))
+    assert backend_of(group) == backend
 
 
 class Counted(GroupState):
