@@ -239,9 +239,11 @@ class JobParty:
         return {node: told.get(node) for node in replies}
 
     async def _ask_all(self, request: Request) -> dict[str, Reply | None]:
-        """Every other agent's answer, by node; None where there was none in time."""
+        """Every other agent's answer, by node; None where there was none in time. Those that are out of reach
+        come last: they would use up the time of the others."""
         turns = asyncio.Semaphore(ORDERS_AT_ONCE)
         members = [m for m in self.members(self._station.clock()) if not m.me and m.state != "LEFT"]
+        members.sort(key=lambda member: member.state == "UNREACHABLE")
 
         async def one(member: Member) -> Reply | None:
             async with turns:

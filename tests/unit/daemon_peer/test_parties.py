@@ -11,7 +11,7 @@ import pytest
 
 from scoutd.agent.events import Observed, Tick
 from scoutd.agent.evidence import NodeReport
-from scoutd.agent.messages import Order, OrderReply
+from scoutd.agent.messages import Layout, Order, OrderReply, Outgoing
 from scoutd.agent.settings import ExchangeSettings, Settings
 from scoutd.agent.verdict import Cause
 from scoutd.daemon.clock import monotonic_ns
@@ -270,6 +270,24 @@ def test_an_order_reaches_every_agent_and_says_whom_it_did_not_reach() -> None:
         assert await nodes[0].neighbours.order("another", order) == {}
 
     cluster(4, work)
+
+
+def test_who_is_out_of_reach_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(nodes: tuple[Node, ...]) -> None:
+        await until(lambda: len(nodes[0].known()) == 3, nodes)
+        asked: list[str] = []
+
+        async def ask(_: JobParty, sent: Outgoing) -> None:
+            if isinstance(sent.request, Layout):
+                asked.append(sent.node)
+
+        monkeypatch.setattr(JobParty, "_ask", ask)
+        monkeypatch.setattr(parties, "ORDERS_AT_ONCE", 1)
+        nodes[0].party.exchange.unreachable["n1"] = 1
+        await nodes[0].neighbours.layouts("job")
+        assert asked == ["n2", "n1"]
+
+    cluster(3, work)
 
 
 def test_agents_tell_each_other_what_they_see_of_the_layout() -> None:
