@@ -23,7 +23,7 @@ class Ear:
     """The hook of one recipe."""
 
     def __init__(self, recipe: Recipe, guard: Guard, part: Part) -> None:
-        self._recipe: Final = recipe
+        self.recipe: Final = recipe
         self._guard: Final = guard
         self._part: Final = part
         self._handle: Any = None
@@ -36,7 +36,7 @@ class Ear:
 
     def listen(self) -> None:
         """The next call in training is learnt from."""
-        module = self._recipe.module
+        module = self.recipe.module
         if module is not None:
             self._handle = module.register_forward_pre_hook(types.MethodType(_hear, self), with_kwargs=True)
 
@@ -47,15 +47,15 @@ class Ear:
 
     def hear(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         """The recipe knows the call. Nothing happens outside of training, or in a copy of the module."""
-        if not module.training or not torch.is_grad_enabled() or module is not self._recipe.module:
+        if not module.training or not torch.is_grad_enabled() or module is not self.recipe.module:
             return
         self.stop()
-        if self._recipe.learnt is not None:  # from the group's first rank
+        if self.recipe.learnt is not None:  # from the group's first rank
             return
         try:
-            self._recipe.learn(learn(module, args, kwargs, self._recipe.indices_below))
+            self.recipe.learn(learn(module, args, kwargs, self.recipe.indices_below))
         except Refusal as refusal:
-            self._recipe.disable(str(refusal))
+            self.recipe.disable(str(refusal))
 
     def failed(self, error: BaseException) -> None:
         self._guard.failed(self._part, error)

@@ -56,6 +56,7 @@ class Roster:
         self._ears: list[Ear] = []
         self._told = self._heard = 0
         self._awaited = ""
+        self._sifted = False
         undo.add(self.forget)
 
     def watch(self, root: torch.nn.Module) -> None:
@@ -121,6 +122,8 @@ class Roster:
 
     def settle(self) -> list[Recipe]:
         """Recipes that were learnt since the last time know their peers, and are returned."""
+        if not self._sifted:
+            self._sift()
         fresh = [each for each in self.recipes if not each.settled and self._is_learnt(each)]
         for recipe in fresh:
             recipe.settled = True
@@ -131,12 +134,48 @@ class Roster:
             self._tell(peers, [recipe for recipe in fresh if recipe.peers == peers])
         return fresh
 
+    def _sift(self) -> None:
+        """Roots that nobody trains and nobody shares are left out, once others are trained with peers: what
+        this rank alone has (averaged weights, a model for evaluation) would make its list another one."""
+        trained = [recipe for recipe in self.recipes if recipe.learnt is not None]
+        if not any(len(self._peers_of(recipe).ranks) > 1 for recipe in trained):
+            return
+        self._sifted = True
+        used = {self._owner(recipe) for recipe in trained}
+        idle = {
+            recipe.index
+            for recipe in self.recipes
+            if recipe.kind is not RecipeKind.OPTIMIZER
+            and self._owner(recipe) not in used
+            and len(self._peers_of(recipe).ranks) < 2
+        }
+        if idle:
+            self._leave_out(idle)
+
+    def _owner(self, recipe: Recipe) -> torch.nn.Module | None:
+        reference = self._owners.get(recipe.index)
+        return reference() if reference is not None else None
+
+    def _leave_out(self, indices: set[int]) -> None:
+        """These recipes are gone with their roots, and the others have moved up."""
+        gone = [self._owner(self.recipes[index]) for index in indices]
+        self._roots = [ref for ref in self._roots if not any(ref() is root for root in gone)]
+        for ear in self._ears:
+            if ear.recipe.index in indices:
+                ear.stop()
+        self._ears = [ear for ear in self._ears if ear.recipe.index not in indices]
+        kept = [recipe for recipe in self.recipes if recipe.index not in indices]
+        owners = [self._owners.get(recipe.index) for recipe in kept]
+        self._owners = {index: owner for index, owner in enumerate(owners) if owner is not None}
+        self.recipes[:] = kept
+        for index, recipe in enumerate(kept):
+            recipe.index = index
+
     def _is_learnt(self, recipe: Recipe) -> bool:
         return recipe.state is not RecipeState.LEARNING or recipe.learnt is not None
 
     def _peers_of(self, recipe: Recipe) -> Peers:
-        owner = self._owners.get(recipe.index)
-        root = owner() if owner is not None else None
+        root = self._owner(recipe)
         if root is None:
             return Peers((self._rank,))
         if recipe.shard:
@@ -200,6 +239,7 @@ class Roster:
         """Nothing is watched, no hook is left, and calls of what was watched are not awaited any more."""
         self._channel.forget(self._awaited)
         self._told = self._heard = 0
+        self._sifted = False
         for ear in self._ears:
             ear.stop()
         for known in (self.recipes, self._roots, self._ears):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 
 import pytest
@@ -163,6 +164,44 @@ def test_a_collective_is_refused_before_it_begins_in_a_rehearsal() -> None:
             dist.all_reduce(value)
     finally:
         dist.destroy_process_group()
+
+
+def test_a_copy_that_one_rank_alone_has_does_not_make_its_list_another_one() -> None:
+    """Averaged weights that are only evaluated, found in the heap before the model or after it."""
+    plain = Rank(0, Net()).call(2)
+    for order in (0, 1):
+        model, average = Net(), nn.Sequential(Net())
+        rank = Rank(0, model)
+        rank.roster.forget()
+        for each in ((model, average), (average, model))[order]:
+            rank.roster.watch(each)
+        peers = {id(average): Peers((0,))}
+        rank.roster._peers_of = lambda recipe, r=rank, p=peers: p.get(  # type: ignore[misc, method-assign]
+            id(r.roster._owner(recipe)), Peers((0, 1, 2))
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rank.roster.see(optimizer)
+        rank.call(2)
+        recipes = rank.roster.recipes
+        assert [each.name for each in recipes[:-1]] == [each.name for each in plain.roster.recipes]
+        assert [each.index for each in recipes] == list(range(len(recipes)))
+        assert recipes[-1].kind is RecipeKind.OPTIMIZER
+        assert rank.roster._owner(recipes[-1]) is model
+        assert rank.roster.place(Peers((0, 1, 2))) == plain.roster.place(Peers((0, 1, 2)))
+        assert not any(part._forward_pre_hooks for part in average.modules())
+
+
+def test_a_model_whose_owner_is_gone_is_left_out_too() -> None:
+    rank = Rank(0, Net())
+    other = Net()
+    rank.roster.watch(other)
+    rank.roster._peers_of = lambda recipe: Peers(  # type: ignore[method-assign]
+        (0, 1, 2) if rank.roster._owner(recipe) is rank.model else (0,)
+    )
+    del other
+    gc.collect()
+    rank.call(2)
+    assert [each.index for each in rank.roster.recipes] == list(range(5))
 
 
 def test_content_is_shared_by_recipes_that_take_the_same_mask() -> None:
