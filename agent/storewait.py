@@ -8,6 +8,7 @@ Who has passed the operation, or waits in a collective for somebody, is a victim
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,8 +27,8 @@ HOLDS: Final = {Level.LONG_PHASE: State.SUPPRESSED, Level.BUSY: State.OPEN, Leve
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """``ranks`` have not come to the store operation ``call`` in which ``waiting`` are. ``named``: those are
-    more than half of the job."""
+    """``ranks`` have not come to the store operation ``call`` in which ``waiting`` are. ``named``: more than
+    half of the job are in the same one."""
 
     ranks: tuple[int, ...]
     waiting: tuple[int, ...]
@@ -54,7 +55,10 @@ def find(snapshot: Snapshot, graph: WaitGraph) -> Late | None:
     )
     if not late:
         return None
-    return Late(late, tuple(sorted(inside)), first, 2 * len(inside) > snapshot.world_size)
+    numbers = Counter(c.sequence for c in inside.values())
+    names = Counter(c.fingerprint.argument for c in inside.values())
+    together = max(*numbers.values(), *names.values())
+    return Late(late, tuple(sorted(inside)), first, 2 * together > snapshot.world_size)
 
 
 def _pending(report: RankReport | None) -> Call | None:

@@ -73,6 +73,17 @@ def test_half_of_the_job_is_not_enough_to_name_anybody() -> None:
     assert "ranks 2 and 3" in verdict.summary
 
 
+def test_many_that_wait_for_different_things_name_nobody() -> None:
+    """They may wait for each other."""
+    job = Job(4)
+    asks(job, 0, "a")
+    asks(job, 1, "x", "b")
+    asks(job, 2, "x", "y", "c")
+    job.hangs(3)
+    (verdict,) = confirmed(job.run(1.0))
+    assert (verdict.cause, implicated(verdict)) == (Cause.STORE_WAIT, [])
+
+
 def test_who_has_passed_it_or_waits_for_others_is_not_late() -> None:
     job = Job(4)
     for rank in (0, 1):
