@@ -26,6 +26,10 @@ LATE_FACTOR = 4
 """A request passes four queues: ours and theirs, there and back; where ours is late, all may be."""
 
 LATE_DECAY = 0.85
+MOST_LATE_NS = 10 * NS_PER_S
+"""Who comes later than that was stopped, which says nothing of the time after: without a bound it would take
+minutes to forget a pause of minutes."""
+
 TRIPS = 8
 """Nothing hurries: a time-out of so many usual answering times leaves queues room to grow."""
 
@@ -83,7 +87,7 @@ class Pace:
 
     def late(self, late_ns: int) -> None:
         """The driver came so much later than it had wanted to."""
-        self.late_ns = max(late_ns, int(self.late_ns * LATE_DECAY))
+        self.late_ns = max(min(late_ns, MOST_LATE_NS), int(self.late_ns * LATE_DECAY))
 
     @property
     def strain_ns(self) -> int:

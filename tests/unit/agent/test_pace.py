@@ -115,3 +115,12 @@ def test_one_slow_answer_among_quick_ones_makes_no_long_time_out() -> None:
     for _ in range(4):
         answered(one, 3000)
     assert one.timeout_ns == MOST_TIMEOUT_NS
+
+
+def test_a_pause_of_minutes_is_forgotten_in_seconds() -> None:
+    one = pace()
+    one.late(300_000 * MS)
+    assert one.drowning
+    for _ in range(30):
+        one.late(0)
+    assert not one.drowning
