@@ -16,6 +16,7 @@ A difference is believed only if nothing harmless explains it:
 - *Recorded* fingerprints know too little. Meetings to make a group are not collectives. Where a backend other
   than Gloo carries transfers in the group, sequences of its members are not comparable. The table of calls
   forgets transfers, so there a difference is kept for ``CONFIRM_LONG_NS``, and every look looks for some.
+- *A shim that had an error* may have missed a transfer, and sequences are off from then on.
 """
 
 from __future__ import annotations
@@ -189,6 +190,9 @@ class Meetings:
 
     def _comparable(self, group: int, members: Members) -> bool:
         """Sequences count the same on all members."""
+        if any(map(_erred, members.values())):
+            self._untold.add(group)
+            return False
         if _counts_alike(members):
             return True
         transfers = (shm.CallKind.P2P_SEND, shm.CallKind.P2P_RECV)
@@ -203,6 +207,11 @@ class Meetings:
 def _counts_alike(members: Members) -> bool:
     """The backend's sequences are free of transfers; the shim subtracts those of Gloo."""
     return all(each.group.backend.endswith("gloo") for each in members.values())
+
+
+def _erred(member: _Member) -> bool:
+    beat = member.observed.file.heartbeat.first()
+    return beat is not None and beat.errors > 0
 
 
 def _aged(found: Contested, by_ns: int) -> Contested:

@@ -167,6 +167,15 @@ def test_without_transfers_another_backend_is_believed_after_a_longer_while(worl
     assert len(seen(world, observer, 3.0)) == 1
 
 
+def test_a_shim_that_had_an_error_may_count_wrongly(world: World) -> None:
+    cast, observer = Cast(world), world.observer()
+    cast.all_call(2, {2: MAX})
+    cast.all_call(3)
+    assert seen(world, observer, 1.0) == ()
+    cast.ranks[2].put(shm.HEARTBEAT, shm.Heartbeat(world.clock.now, 1, 1, 0, 0, 0, ""))
+    assert seen(world, observer) == ()
+
+
 def test_members_that_did_not_fit_into_the_file_are_known_where_all_are_here(world: World) -> None:
     cast, observer = Cast(world), world.observer()
     for writer in cast.ranks:
