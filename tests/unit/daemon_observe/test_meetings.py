@@ -176,6 +176,16 @@ def test_a_shim_that_had_an_error_may_count_wrongly(world: World) -> None:
     assert seen(world, observer) == ()
 
 
+def test_a_call_that_was_numbered_too_low_leaves_a_gap(world: World) -> None:
+    cast, observer = Cast(world), world.observer()
+    for sequence in range(1, 6):
+        for rank in range(4):
+            if (rank, sequence) != (2, 3):
+                cast.call(rank, sequence, MAX if sequence == 3 else SUM)
+    cast.history(cast.ranks[2], 2, MAX)
+    assert seen(world, observer) == ()
+
+
 def test_members_that_did_not_fit_into_the_file_are_known_where_all_are_here(world: World) -> None:
     cast, observer = Cast(world), world.observer()
     for writer in cast.ranks:
