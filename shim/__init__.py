@@ -28,6 +28,8 @@ def attach(
 ) -> bool:
     """This rank is observed, if it can be; call it after ``init_process_group``.
 
+    Where a shim is attached already, as under ``scoutd run``, ``model`` alone counts.
+
     Args:
         model: its blocks are watched. Without it they are found when training begins.
         optimizer: accepted for symmetry; all optimizers are watched.

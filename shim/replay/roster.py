@@ -54,8 +54,9 @@ class Roster:
         self._peers: dict[int, Peers] = {}
         self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._ears: list[Ear] = []
-        self._told = self._heard = 0
-        self._awaited = ""
+        self._told: dict[str, int] = {}
+        self._heard: dict[str, int] = {}
+        self._awaited: dict[str, str] = {}
         self._sifted = False
         undo.add(self.forget)
 
@@ -189,23 +190,24 @@ class Roster:
         mine = [recipe for recipe in fresh if recipe.kind is not RecipeKind.OPTIMIZER]
         if len(peers.ranks) < 2 or not mine:
             return
+        place = self.place(peers)
         if peers.leader == self._rank:
-            self._channel.tell(self._name(peers, self._told), templates.packed(mine))
-            self._told += 1
-        elif not self._heard:
-            self._listen(peers)
+            number = self._told.get(place, 0)
+            self._told[place] = number + 1
+            self._channel.tell(_name(place, number), templates.packed(mine))
+        elif place not in self._awaited:
+            self._listen(place)
 
-    def _listen(self, peers: Peers) -> None:
+    def _listen(self, place: str) -> None:
+        number = self._heard.get(place, 0)
+
         def answer(content: bytes) -> None:
-            self._heard += 1
+            self._heard[place] = number + 1
             self._deliver(templates.unpacked(content))
-            self._listen(peers)
+            self._listen(place)
 
-        self._awaited = self._name(peers, self._heard)
-        self._channel.ask(self._awaited, answer)
-
-    def _name(self, peers: Peers, number: int) -> str:
-        return f"{self.place(peers)}/templates/{number}"
+        self._awaited[place] = _name(place, number)
+        self._channel.ask(_name(place, number), answer)
 
     def place(self, peers: Peers) -> str:
         """Where these peers' notes lie. Who has another list of recipes neither tells nor hears: indices
@@ -237,8 +239,10 @@ class Roster:
 
     def forget(self) -> None:
         """Nothing is watched, no hook is left, and calls of what was watched are not awaited any more."""
-        self._channel.forget(self._awaited)
-        self._told = self._heard = 0
+        for name in list(self._awaited.values()):
+            self._channel.forget(name)
+        for numbers in (self._told, self._heard, self._awaited):
+            numbers.clear()
         self._sifted = False
         for ear in self._ears:
             ear.stop()
@@ -246,3 +250,7 @@ class Roster:
             known.clear()
         for table in (self._owners, self._peers, self._optimizers):
             table.clear()
+
+
+def _name(place: str, number: int) -> str:
+    return f"{place}/templates/{number}"

@@ -191,6 +191,30 @@ def test_a_copy_that_one_rank_alone_has_does_not_make_its_list_another_one() -> 
         assert not any(part._forward_pre_hooks for part in average.modules())
 
 
+def test_of_two_models_with_other_peers_the_calls_of_both_are_heard() -> None:
+    store, heard = dist.HashStore(), []
+    ranks = []
+    for number in range(2):
+        channel, guard = Channel(store, Guard(), lambda: None), Guard()
+        roster = Roster(number, channel, guard, guard.part("replay"), Undo(), heard.append)
+        small, large = nn.TransformerEncoderLayer(4, 1, 8), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        roster._peers_of = lambda recipe, r=roster, s=small: Peers(  # type: ignore[misc, method-assign]
+            (0, 1) if r._owner(recipe) is s else (0, 1, 2)
+        )
+        roster.watch(small)
+        roster.watch(large)
+        small(torch.zeros(2, 2, 4))
+        large(torch.zeros(2, 4))
+        roster.settle()
+        ranks.append((roster, channel, small, large))
+    for now in range(4):
+        for _, channel, *_ in ranks:
+            channel.turn(1000.0 * now)
+    assert len(heard) == 2
+    told = sorted(index for each in heard for index in (*each.calls, *each.refused))
+    assert told == [each.index for each in ranks[1][0].recipes]
+
+
 def test_a_model_whose_owner_is_gone_is_left_out_too() -> None:
     rank = Rank(0, Net())
     other = Net()
