@@ -41,15 +41,14 @@ SETTLED_MOST_NS: Final = 10_000_000_000
 
 LATE_NS: Final = 250_000_000
 LATE_NS_PER_RANK: Final = 10_000_000
-LATE_MOST_NS: Final = 5_000_000_000
-"""An agent that comes so much late has no time for looks: five seconds for 500 ranks and more."""
+LATE_MOST_NS: Final = 10_000_000_000
+"""An agent that comes so much late has no time for looks: ten seconds for 1,000 ranks and more."""
 
 LATE_INCOMPLETE: Final = 16
-LATE_INCOMPLETE_MOST_NS: Final = 30_000_000_000
-"""While evidence is missing besides: so many times its lateness, but half a minute at most."""
+"""While evidence is missing besides: up to so many times its lateness. In a job of 1,000 ranks the looks are what
+makes it late; in one of ten it is the machine, and nothing is gained by waiting."""
 
 LATE_ROUND: Final = 4
-LATE_ROUND_MOST_NS: Final = 10_000_000_000
 """A report passes as many queues as an answer (``pace.LATE_FACTOR``), each of them as late as this agent."""
 
 
@@ -76,12 +75,13 @@ class Attention:
         self._lines: dict[str, _Line] = {}
         self._looked_ns: int | None = None
         self._incomplete_ns: int | None = None
+        self._most_ns = 0
         self._complete = False
 
     @property
     def round_ns(self) -> int:
         """How long missing evidence may take at least, as late as this agent is."""
-        return min(LATE_ROUND * self.late_ns, LATE_ROUND_MOST_NS)
+        return min(LATE_ROUND * self.late_ns, self._most_ns)
 
     def longest_ns(self, reports: Reports, now_ns: int) -> int:
         """The longest silence of any rank, the agent's own pauses included."""
@@ -113,6 +113,7 @@ class Attention:
         if last_ns is None or (complete and not self._complete):
             return True
         ranks = sum(len(report.ranks) for report, _ in reports.values())
+        self._most_ns = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS)
         if len(reports) < 2:
             return True
         pause = PAUSE_NS_PER_RANK * ranks
@@ -121,9 +122,9 @@ class Attention:
         if settled:
             pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
         if self.late_ns >= LATE_NS:
-            pause = max(pause, min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS))
+            pause = max(pause, self._most_ns)
             if not complete:
-                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, LATE_INCOMPLETE_MOST_NS))
+                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, 3 * self._most_ns))
         return now_ns - last_ns >= pause
 
     def looked(self, complete: bool, now_ns: int) -> None:

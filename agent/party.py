@@ -18,7 +18,6 @@ from scoutd.agent.events import Conclude, Effect, Evidence, Observed, Tick
 from scoutd.agent.evidence import NodeReport, ProcessStatus
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.messages import Outgoing, Relay, RelayReply, Reply, Request
-from scoutd.agent.pace import LATE_FACTOR
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.verdict import Verdict
 
@@ -179,8 +178,8 @@ class Party:
         since = now_ns - at_ns
         if news == exchange.replica.news and unreachable == away and since < patience:
             return False
-        pause = max(nodes * MISSING_NS_PER_NODE, LATE_FACTOR * exchange.pace.late_ns)
-        if unreachable == away and since < min(pause, MISSING_MOST_NS) and exchange.replica.missing:
+        pause = min(nodes * MISSING_NS_PER_NODE, MISSING_MOST_NS)
+        if unreachable == away and since < pause and exchange.replica.missing:
             return False
         self._told = (exchange.replica.news, now_ns, away)
         return True

@@ -28,7 +28,7 @@ from scoutd.daemon.seams import CorePort, NeighboursPort, ObservationPort, Obser
 from scoutd.daemon.shelf import Shelf
 
 FAST_INTERVAL_S: Final = 0.1
-LATE_FACTOR: Final = 8
+LATE_FACTOR: Final = 4
 MOST_INTERVAL_S: Final = 1.0
 """An agent whose rounds come late rests longer, by so many times its lateness, but not longer than this."""
 
