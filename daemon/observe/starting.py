@@ -351,9 +351,9 @@ def _late(start: Start, inside: set[int], uid: int, share: Share | None) -> list
     programs = {_program(each.watch.pid) for each in start.waiting.values()} - {""}
     children = [pid for pid in _children(parent) if pid not in inside and _program(pid) in programs]
     stat = process_stat(children[0]) if len(children) == 1 else None
-    if stat is None or stat.state == "Z":
-        return []
     rank = next(rank for rank in range(start.size) if rank not in start.waiting)
+    if stat is None or stat.state == "Z" or (share is not None and not share.holds(rank, start.size)):
+        return []
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.start_ticks / CLOCK_TICKS
     return [Candidate(children[0], stat.parent, stat.start_ticks, rank, start.size, rank, start.run, age_s)]
 

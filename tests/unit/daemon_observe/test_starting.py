@@ -17,6 +17,7 @@ from scoutd.agent.silence import NOT_STARTED
 from scoutd.daemon.observe import starting
 from scoutd.daemon.observe.activity import Sample
 from scoutd.daemon.observe.observer import JobObservation, Observer
+from scoutd.daemon.observe.share import Share
 from scoutd.daemon.observe.stacks import StackCapture, Traced
 from scoutd.daemon.observe.unobserved import Candidate
 from tests.unit.daemon_observe.conftest import World
@@ -125,6 +126,14 @@ def test_the_only_other_child_of_the_launcher_is_the_one(world: World) -> None:
         waits(world, 1, pids[2])
         (observation,) = seen(world, world.observer(), 4.0)
         assert by_rank(observation)[2].pid == pids[1]
+
+
+def test_a_child_that_another_agent_observes_is_not_ours(world: World) -> None:
+    with launcher(SLEEP, SLEEP) as pids:
+        waits(world, 0, pids[0], size=2)
+        observer = Observer(world.root, "n1", None, world.clock, share=Share(0, 2))
+        world.observers.append(observer)
+        assert seen(world, observer, 4.0) == []
 
 
 def test_a_child_of_the_launcher_that_runs_something_else_is_no_rank(world: World) -> None:
