@@ -62,6 +62,8 @@ class Channel:
 
     def __init__(self, store: Any, guard: Guard, poll: Callable[[], None]) -> None:
         self._store = None if store is None else c10d.PrefixStore("scoutd/", store)
+        self.forgets: Final = not _is_file(store)
+        """What is dropped is gone. A file keeps it, and would grow with every broadcast."""
         self._guard: Final = guard
         self._part: Final = guard.part(PART)
         self._poll: Final = poll
@@ -89,7 +91,7 @@ class Channel:
     def let_go(self) -> None:
         """The trainer gives its store up."""
         self.stop()
-        self._store = None
+        self._lose()
 
     def orphan(self) -> None:
         """In a forked child: nothing is told or heard, and who held the lock at the fork is not there."""
@@ -259,3 +261,10 @@ class Channel:
         assert self._store is not None
         value: bytes = self._store.compare_set(self._prefix + key, ABSENT, ABSENT)
         return None if value == ABSENT.encode() else value
+
+
+def _is_file(store: Any) -> bool:
+    """Below its prefixes."""
+    while isinstance(store, c10d.PrefixStore):
+        store = store.underlying_store
+    return isinstance(store, dist.FileStore)  # type: ignore[attr-defined]

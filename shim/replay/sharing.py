@@ -7,6 +7,7 @@ what it announces (``broadcast``). All but the capture itself, a copy on the dev
 and on the channel's thread.
 
 Only recipes that have been replayed from seeds are captured: that has told whether half of the batch will do.
+Where the job's store is a file, nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Sharing:
     def __init__(
         self, rank: int, mode: InputMode, channel: Channel, roster: Roster, guard: Guard, part: Part
     ) -> None:
-        self.mode: Final = mode
+        self.mode: Final = mode if channel.forgets else InputMode.SEEDED
         self.recipes: dict[int, Recipe] = {}
         self._rank: Final = rank
         self._channel: Final = channel

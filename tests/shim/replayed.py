@@ -14,6 +14,7 @@ import json
 import mmap
 import os
 import random
+import socket
 import sys
 import time
 import traceback
@@ -329,10 +330,10 @@ def _slots(data: bytes, section: Any) -> list[Any]:
     return [record for record in found if record is not None]
 
 
-def rank_main(folder: Path, rank: int, cases: list[str]) -> None:
+def rank_main(folder: Path, rank: int, port: int, cases: list[str]) -> None:
     torch.set_num_threads(1)
     os.environ["SCOUTD_ROOT"] = str(folder / "scoutd")
-    store = dist.FileStore(str(folder / "store"), WORLD)
+    store = dist.TCPStore("127.0.0.1", port, WORLD, rank == 0)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD)
     results = {case: {"plain": run(case), "replayed": run_replayed(case)} for case in cases}
     results["alone"] = {"plain": run(ALONE), "replayed": run_replayed(ALONE, every=int(rank == 0))}
@@ -352,12 +353,15 @@ def main(folder: str, cases: str) -> None:
 
     gc.freeze()  # what is imported is not looked through again and again
     children = []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     for rank in range(WORLD):
         child = os.fork()
         if not child:
             code = 1
             try:
-                rank_main(Path(folder), rank, cases.split(","))
+                rank_main(Path(folder), rank, port, cases.split(","))
                 code = 0
             except BaseException:  # noqa: BLE001  told, and the exit code says so
                 traceback.print_exc()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -474,6 +475,18 @@ def test_seeded_alone_sends_nothing(file: ShmFile) -> None:
     ranks = Ranks(file, InputMode.SEEDED).step(8)
     assert not any(rank.replays.sharing.recipes for rank in ranks.all)
     assert not any(rank.broadcasts for rank in ranks.all)
+
+
+def test_nothing_is_broadcast_through_a_file(file: ShmFile, tmp_path: Path) -> None:
+    """It keeps what was deleted."""
+    undo, guard, coordinates = Undo(), Guard(), Coordinates(file)
+    for store, mode in (
+        (dist.FileStore(str(tmp_path / "store"), 1), InputMode.SEEDED),
+        (dist.HashStore(), InputMode.BOTH),
+    ):
+        job = dist.PrefixStore("again", dist.PrefixStore("default", store))
+        made = Replays(file, coordinates, guard, undo, job, 0, every=1, variants=1, mode=InputMode.BOTH)
+        assert made.sharing.mode is mode
 
 
 def test_a_call_without_tensors_is_captured_too() -> None:
