@@ -1,10 +1,11 @@
 """Replay rounds counted across nodes: who says what, in a few bytes (design §4).
 
 While all is well the results of a round stay on their node; what travels is a *tally*: per round the values
-that were seen, each with the ranks that have it, as runs. Ranks that agree are one run however many they are,
-so a round of a large job costs about forty bytes, and probes carry the newest ones along. How long the ranks
-took goes with it as a sketch (``timesketch``), at most as much again. Tallies merge by union: order,
-duplicates and loss are harmless, and every agent ends with the same.
+that were seen, each with the ranks that have it, as runs. Neighbours that agree are one run however many they
+are, so a round of a large job costs about forty bytes, and probes carry the newest ones along; peers that are
+not neighbours (of tensor-parallel replicas) cost three bytes each. How long the ranks took goes with it as a
+sketch (``timesketch``), at most fifty bytes. Tallies merge by union: order, duplicates and loss are harmless,
+and every agent ends with the same.
 
 A tally in which all members are in one camp is agreement of the whole group. One with two camps, or with a
 flaw (a rank that disagrees with itself, or a value that is not finite), is a *dispute*: then the reports
