@@ -1,8 +1,8 @@
 """Tallies of replay rounds on the wire.
 
-A writer cuts what is long, a reader refuses what is longer: a round in which everybody differs must not fill a
-probe. What is cut is not told later: a round of more than ``MOST_RUNS`` peers none of which are neighbours is
-complete nowhere, and closes at its deadline.
+A writer cuts what is long, a reader refuses what is longer: a round in which everybody differs must not fill
+a probe. What is cut is not told later: a round of more than ``MOST_RUNS`` peers none of which are neighbours
+is complete nowhere, and closes at its deadline.
 """
 
 from __future__ import annotations
