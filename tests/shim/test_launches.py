@@ -213,6 +213,7 @@ def test_a_full_filesystem_gives_a_trainer_without_shim_and_a_reason(tmp_path: P
         "import torch, torch.distributed as dist\n" + alone(tmp_path) + "dist.all_reduce(torch.ones(2))\n"
         "import scoutd.shim\n"
         "print(scoutd.shim.status())\n"
+        "dist.destroy_process_group()\n"  # Gloo's thread may else drop a tensor while the interpreter leaves
     )
     try:
         said = python(tmp_path, "-c", code)
