@@ -45,8 +45,8 @@ LATE_MOST_NS: Final = 10_000_000_000
 """An agent that comes so much late has no time for looks: ten seconds for 1,000 ranks and more."""
 
 LATE_INCOMPLETE: Final = 16
-"""While evidence is missing besides: up to so many times its lateness. In a job of 1,000 ranks the looks are what
-makes it late; in one of ten it is the machine, and nothing is gained by waiting."""
+"""While evidence is missing besides: up to so many times its lateness. In a job of 1,000 ranks the looks make
+it late; in one of ten the machine does, and nothing is gained by waiting."""
 
 LATE_ROUND: Final = 4
 """A report passes as many queues as an answer (``pace.LATE_FACTOR``), each of them as late as this agent."""

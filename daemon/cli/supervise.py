@@ -6,6 +6,8 @@ is one and no option asks for another) and a task that hears verdicts. The run e
 - The command exits. The agent is asked to conclude, what is new is shown, and the exit code is the command's;
   or 3 with ``--on-verdict stop``, if it failed and a verdict was confirmed.
 - ``--on-verdict stop`` and a verdict is confirmed: one line says so, the whole tree is ended, exit code 3.
+  A job that has ranks under other hosts' runs is given ``OTHERS_S`` first: their agents come to the same
+  verdict a moment earlier or later, and what we end must not look dead to them before.
   Its panel comes last, below whatever the launcher prints about being ended. From then on nothing more is
   recorded, because the next deaths are our own doing. After a death the launcher gets ``SELF_EXIT_S`` to
   finish by itself: its own report of the failure is worth having.
@@ -41,6 +43,9 @@ DYING_S: Final = 3.0
 """A launcher that was told to end may leave before its ranks do."""
 
 SELF_EXIT_S: Final = 3.0
+OTHERS_S: Final = 2.0
+"""How much later than ours the agents of other hosts may be; on busy machines it is half a second."""
+
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -145,6 +150,8 @@ class Supervisor:
         verdict = self.journal.confirmed[-1]
         if verdict.cause == pb.PROCESS_DEAD:
             await asyncio.wait([exited], timeout=SELF_EXIT_S)
+        elif sweep.spreads(self.tag):
+            await asyncio.wait([exited], timeout=OTHERS_S)
         self._deaf = True
         if not exited.done():
             self._screen.say(f"ending the job because of verdict {verdict.id}")

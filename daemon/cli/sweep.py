@@ -52,6 +52,17 @@ def job_folders(tag: str) -> set[Path]:
     return {path.parent.parent for path in files(tag) if path.parent.name != ".pending"}
 
 
+def spreads(tag: str) -> bool:
+    """Some job of the run has ranks that are not of this run: on other hosts, under runs of their own."""
+    found: dict[tuple[str, int], tuple[set[int], int]] = {}
+    for path in files(tag):
+        header = _header(path)
+        if header is not None:
+            ranks, size = found.setdefault((header.job, header.generation), (set(), header.world_size))
+            ranks.add(header.rank)
+    return any(len(ranks) < size for ranks, size in found.values())
+
+
 def _header(path: Path) -> shm.Header | None:
     """None for a file that is unreadable, foreign, or of another layout."""
     base = shm.HEADER.offset

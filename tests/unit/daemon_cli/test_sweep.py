@@ -18,7 +18,7 @@ def start_ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
-def put(path: Path, run: str, pid: int = GONE, ticks: int = 1) -> Path:
+def put(path: Path, run: str, pid: int = GONE, ticks: int = 1, rank: int = 0, size: int = 1) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = bytearray(shm.FILE_SIZE)
     buffer[: shm.PREFIX.size] = shm.prefix()
@@ -29,8 +29,8 @@ def put(path: Path, run: str, pid: int = GONE, ticks: int = 1) -> Path:
         attached_ns=0,
         generation=1,
         uid=os.getuid(),
-        rank=0,
-        world_size=1,
+        rank=rank,
+        world_size=size,
         local_rank=0,
         local_world_size=1,
         job="j",
@@ -60,6 +60,16 @@ def test_files_of_the_run_go_with_their_folders(root: Path) -> None:
     assert not ours.exists()
     assert not pending.exists()
     assert not (root / "job-a").exists()
+
+
+def test_a_job_spreads_where_ranks_of_it_are_not_ours(root: Path) -> None:
+    assert not sweep.spreads("ours")
+    put(root / "job-a/1/rank-0", "ours", rank=0, size=2)
+    assert sweep.spreads("ours")
+    put(root / "job-a/1/rank-1", "other", rank=1, size=2)
+    assert sweep.spreads("ours")
+    put(root / "job-a/1/rank-1", "ours", rank=1, size=2)
+    assert not sweep.spreads("ours")
 
 
 def test_other_runs_and_strange_files_stay(root: Path) -> None:
