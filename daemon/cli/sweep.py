@@ -54,13 +54,10 @@ def job_folders(tag: str) -> set[Path]:
 
 def spreads(tag: str) -> bool:
     """Some job of the run has ranks that are not of this run: on other hosts, under runs of their own."""
-    found: dict[tuple[str, int], tuple[set[int], int]] = {}
-    for path in files(tag):
-        header = _header(path)
-        if header is not None:
-            ranks, size = found.setdefault((header.job, header.generation), (set(), header.world_size))
-            ranks.add(header.rank)
-    return any(len(ranks) < size for ranks, size in found.values())
+    found: dict[tuple[str, int, int], set[int]] = {}
+    for header in filter(None, map(_header, files(tag))):
+        found.setdefault((header.job, header.generation, header.world_size), set()).add(header.rank)
+    return any(len(ranks) < size for (_, _, size), ranks in found.items())
 
 
 def _header(path: Path) -> shm.Header | None:
