@@ -31,12 +31,18 @@ class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):
         self.limits = query.GetLimitsResponse()
         self.watched = 0
         self.hang_up_when_told = False
+        self._closed = False
         self._watchers: list[queue.SimpleQueue[pb.Verdict | None]] = []
 
     def say(self, verdict: pb.Verdict) -> None:
         self.known.append(verdict)
         for watcher in self._watchers:
             watcher.put(verdict)
+
+    def close(self) -> None:
+        """No stream goes on, and none that comes late waits for anything."""
+        self._closed = True
+        self.end_streams()
 
     def end_streams(self) -> None:
         for watcher in self._watchers:
@@ -67,7 +73,7 @@ class FakeAgent(query_pb2_grpc.QueryServicer, query_pb2_grpc.ControlServicer):
             heard.put(verdict)
         self._watchers.append(heard)
         self.watched += 1
-        if self.hang_up_when_told:
+        if self.hang_up_when_told or self._closed:
             heard.put(None)
         while (each := heard.get()) is not None:
             yield each
@@ -106,7 +112,7 @@ def serve(place: Path) -> Iterator[Serve]:
         runtime.write_endpoint(runtime.Endpoint(socket, 7, 1, 2, "node-a", run))
 
         def stop() -> None:
-            agent.end_streams()
+            agent.close()
             server.stop(None).wait()
 
         stops.append(stop)
