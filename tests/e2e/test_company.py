@@ -93,6 +93,8 @@ def test_dataloader_workers_are_not_ranks(site: Site, context: str) -> None:
     job = ["--workers", "1", "--context", context, "--progress", str(site.progress), "--steps", "60"]
     running = site.watch(forked(*job, ranks=2), *PATIENT)
     until(lambda: site.steps() > 2, "three steps")
+    # Three steps may be over before the agent has looked again.
+    until(lambda: sum(len(job["ranks"]) for job in site.ask("status")["jobs"]) > 1, "both ranks are seen")
     status = site.ask("status")
     outcome = running.finish()
     (seen,) = status["jobs"]
