@@ -240,11 +240,6 @@ class Replica:
             if entry.data is not None
         }
 
-    def current(self, node: str) -> bool:
-        """The report that is held is the newest that anybody mentioned."""
-        entry = self.entries[node]
-        return entry.data is not None and entry.mark.held == entry.mark.version
-
     @property
     def missing(self) -> bool:
         """Some node's newest report is not here."""
