@@ -12,12 +12,14 @@ from scoutd.agent import mismatch, missing, node_loss, order, program, stall
 from scoutd.agent.deaths import TIE_NS, Death, Kind, deaths, primaries
 from scoutd.agent.evidence import CallState
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, rank_evidence, ranks_text
+from scoutd.agent.narrative import cleared, implicate, nodes_text, rank_evidence, ranks_text
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.silence import phase_of
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Scope, State, Status
 from scoutd.agent.waitfor import WaitGraph, build
+
+MOST_TOLD = 4
 
 
 def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
@@ -55,8 +57,11 @@ def find(snapshot: Snapshot, settings: Settings) -> list[Finding]:
 
 
 def _dead(snapshot: Snapshot, graph: WaitGraph, first: list[Death], found: list[Death]) -> Finding:
-    ranks = sorted(d.rank for d in first)
-    report = snapshot.ranks[first[0].rank]
+    """``first`` in the order of its ranks: which of them died first by milliseconds, agents that heard of it
+    in other ways do not see alike."""
+    first = sorted(first, key=lambda d: d.rank)
+    ranks = [d.rank for d in first]
+    report = snapshot.ranks[ranks[0]]
     coordinate = report.coordinate
     one_bug = len(first) > 1 and len(first) == len(snapshot.ranks)
     return Finding(
@@ -66,30 +71,41 @@ def _dead(snapshot: Snapshot, graph: WaitGraph, first: list[Death], found: list[
         summary=_summary(snapshot, first),
         action=_action(first),
         anchor=f"exit of {ranks}",
-        onset_age_ns=first[0].age_ns,
-        implicated=tuple(implicate(snapshot, d.rank, d.what) for d in sorted(first, key=lambda d: d.rank)),
+        onset_age_ns=max(d.age_ns for d in first),
+        implicated=tuple(implicate(snapshot, d.rank, d.what) for d in first),
         cleared=cleared(snapshot, graph, ranks),
         phase=phase_of(report),
         operation=coordinate.operation if coordinate else "",
         peer_group=tuple(sorted(snapshot.ranks)),
-        evidence=tuple(_timeline(found)) + tuple(rank_evidence(snapshot, first[0].rank)),
+        evidence=(*_timeline(found), *(e for r in ranks[:MOST_TOLD] for e in rank_evidence(snapshot, r))),
     )
 
 
 def _summary(snapshot: Snapshot, first: list[Death]) -> str:
-    ranks = sorted(d.rank for d in first)
-    node = snapshot.nodes.get(first[0].rank, "")
-    others = sorted(set(snapshot.ranks) - set(ranks))
-    text = f"{ranks_text(ranks)} on {node} {first[0].what}"
-    coordinate = snapshot.ranks[first[0].rank].coordinate
-    if coordinate is not None:
-        text += f" in {coordinate.phase.value}"
+    """How each of them ended, those that ended alike in one clause."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for death in first:
+        coordinate = snapshot.ranks[death.rank].coordinate
+        phase = f" in {coordinate.phase.value}" if coordinate is not None else ""
+        alike.setdefault((death.what, phase), []).append(death.rank)
+    clauses = [
+        f"{ranks_text(ranks)}{nodes_text(snapshot, ranks)} {_said_of(ranks, what)}{phase}"
+        for (what, phase), ranks in alike.items()
+    ]
+    text = ", ".join(clauses[:MOST_TOLD])
+    if rest := [r for ranks in list(alike.values())[MOST_TOLD:] for r in ranks]:
+        text += f", and {ranks_text(rest)}{nodes_text(snapshot, rest)} at the same time"
+    others = sorted(set(snapshot.ranks).difference(d.rank for d in first))
     return text + (f"; the end of {ranks_text(others)} only follows" if others else "")
+
+
+def _said_of(ranks: list[int], what: str) -> str:
+    return f"were {what[4:]}" if len(ranks) > 1 and what.startswith("was ") else what
 
 
 def _action(first: list[Death]) -> Action:
     """An exception is the program's; a signal from outside, or memory, is answered by a restart."""
-    return Action.FIX_PROGRAM if first[0].note is not None else Action.RESTART_IN_PLACE
+    return Action.FIX_PROGRAM if any(d.note for d in first) else Action.RESTART_IN_PLACE
 
 
 def _timeline(found: list[Death]) -> list[EvidenceItem]:

@@ -271,3 +271,43 @@ def test_how_ranks_end_after_a_verdict_adds_nothing_to_it() -> None:
         job.dies(rank, ago=0.0, signal=15)
     assert confirmed(job.run(5)) == []
     assert [v.id for v in job.core.verdicts] == [verdict.id]
+
+
+def test_the_words_for_ranks_that_died_at_once_do_not_depend_on_which_was_first() -> None:
+    """Agents on other nodes see milliseconds differently."""
+    said = []
+    for ago in ((1.50, 1.51), (1.51, 1.50)):
+        job = Job(4)
+        job.dies(1, ago=ago[0], signal=9)
+        job.dies(2, ago=ago[1], code=3)
+        job.at(1, Phase.FORWARD, "blocks.1", 2.0)
+        job.at(2, Phase.BACKWARD, "blocks.0", 2.0)
+        for rank in (0, 3):
+            job.waits(rank, state=CallState.FAILED, seconds=2)
+            job.dies(rank, ago=1.4, code=1, note=LOST)
+        (verdict,) = confirmed(job.run(0))
+        said.append((verdict.id, verdict.summary, verdict.phase, verdict.operation, verdict.action))
+    assert said[0] == said[1]
+    assert said[0][1].startswith(
+        "rank 1 on node-1 was killed by SIGKILL in FORWARD, rank 2 on node-1 exited with code 3 in BACKWARD; "
+    )
+
+
+def test_ranks_that_died_alike_are_told_of_in_one_clause() -> None:
+    job = Job(4)
+    for rank in (1, 2):
+        job.dies(rank, ago=1.5, signal=9)
+        job.at(rank, Phase.FORWARD, "blocks.1", 2.0)
+    for rank in (0, 3):
+        job.waits(rank, state=CallState.FAILED, seconds=2)
+        job.dies(rank, ago=1.4, code=1, note=LOST)
+    (verdict,) = confirmed(job.run(0))
+    assert verdict.summary.startswith("ranks 1 and 2 on node-1 were killed by SIGKILL in FORWARD; the end of")
+
+
+def test_one_bug_with_a_message_per_rank_stays_a_short_summary() -> None:
+    job = Job(40)
+    for rank in job.ranks:
+        job.dies(rank, ago=1.5, code=1, note=("ValueError", f"loss of rank {rank} is not finite"))
+    (verdict,) = confirmed(job.run(0))
+    assert verdict.summary.endswith(", and ranks 4–39 on node-1 at the same time")
