@@ -8,7 +8,8 @@ state is reported once.
   confirmed if it outlasts its stretched limit; an OPEN one that goes away ends SUPPRESSED, with the time.
 - A confirmed verdict is RESOLVED when its ranks move again, or when the job restarts.
 - A verdict that names nobody gives way to one that does: it is RESOLVED, and points to the other. So does one
-  that was confirmed while nodes had not been heard, if all evidence together says otherwise.
+  that was confirmed while nodes had not been heard, if all evidence together says otherwise, and one over a
+  part of the ranks that are found to have failed together.
 - The verdict about an unreachable node is RESOLVED when the node is back, or when others are missing, too.
 - The words of a confirmed verdict follow the evidence while the event goes on (``revision``).
 - What happens to ranks after a verdict is confirmed is a consequence: no second verdict over them, and no
@@ -47,6 +48,8 @@ class _Episode:
     seen: bool = True
     provisional: bool = False
     """Confirmed while some nodes had not been heard, and not borne out since."""
+    ending: bool = False
+    """It was judged by how ranks ended."""
     worded_ns: int = 0
     living: frozenset[int] = frozenset()
     """Its ranks that lived when it was worded."""
@@ -168,6 +171,7 @@ class Ledger:
         if finding.hold is None and self._stands(whole):
             return reports + self._reword(whole, finding, snapshot, now_ns)
         reports += self._make_room(finding, now_ns)
+        reports += self._outgrow(finding, now_ns)
         follows = finding.cause is Cause.PROCESS_DEAD or (finding.ending and not _is_node_loss(finding))
         over = None if _is_node_loss(finding) else self._confirmed_over(ranks, follows)
         if over is not None:
@@ -221,21 +225,20 @@ class Ledger:
     def _reconsider(
         self, findings: Sequence[Finding], job: str, generation: int, now_ns: int
     ) -> list[Verdict]:
-        """All evidence is here: what was confirmed on less of it is borne out by it, or gives way."""
-        faults = [f for f in findings if f.hold is None and not f.ending]
-        borne = {_identity(f, f.about, job, generation) for f in faults}
-        said = "; ".join(
-            f"{f.cause.value}{f' of {ranks_text(f.ranks)}' if f.implicated else ''}" for f in faults
-        )
+        """All evidence is here: what was confirmed on less of it is borne out by it, or gives way. How ranks
+        ended is no evidence of what they did before."""
         reports: list[Verdict] = []
         for identity, episode in list(self._episodes.items()):
+            faults = [f for f in findings if f.hold is None and f.ending == episode.ending]
             if not (faults and episode.provisional and self._stands(identity)):
                 continue
-            part = any(f.cause is episode.cause and episode.ranks <= frozenset(f.ranks) for f in faults)
-            if identity in borne or part:
+            borne = {_identity(f, f.about, job, generation) for f in faults}
+            parts = (f for f in faults if f.cause is episode.cause and not f.ending)
+            if identity in borne or any(episode.ranks <= frozenset(f.ranks) for f in parts):
                 episode.provisional = False
                 continue
-            why = f"all evidence together says {said}"
+            said = (f.cause.value + (f" of {ranks_text(f.ranks)}" if f.implicated else "") for f in faults)
+            why = f"all evidence together says {'; '.join(said)}"
             reports.append(self._close(identity, State.RESOLVED, "", now_ns, why))
         return reports
 
@@ -253,6 +256,17 @@ class Ledger:
         older = [v.id for v in self.confirmed if v.cause is Cause.NODE_UNREACHABLE]
         why = f"now {', '.join(nodes)}" if nodes else "now so many that this side has no majority"
         return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in older]
+
+    def _outgrow(self, finding: Finding, now_ns: int) -> list[Verdict]:
+        """Whoever is found together is named together: a verdict over some of them alone, made before the
+        others were known to be part of it, gives way. It never gives way to one over fewer."""
+        if finding.hold is not None or finding.ending or not finding.implicated:
+            return []
+        ranks = frozenset(finding.ranks)
+        parts = [v.id for v in self.confirmed if v.implicated and v.cause is finding.cause]
+        why = f"it is one event with {ranks_text(finding.ranks)}"
+        outgrown = [i for i in parts if i in self._episodes and self._episodes[i].ranks < ranks]
+        return [self._close(identity, State.RESOLVED, "", now_ns, why) for identity in outgrown]
 
     def _replaced(self, identity: str, by: str, now_ns: int) -> list[Verdict]:
         """What was held back goes on as another verdict."""
@@ -346,7 +360,7 @@ def _identity(finding: Finding, ranks: Iterable[int], job: str, generation: int)
 
 def _episode(finding: Finding, ranks: frozenset[int], snapshot: Snapshot, now_ns: int) -> _Episode:
     living = revision.living(finding, snapshot)
-    return _Episode(ranks, finding.cause, True, bool(snapshot.stale), now_ns, living)
+    return _Episode(ranks, finding.cause, True, bool(snapshot.stale), finding.ending, now_ns, living)
 
 
 def _is_node_loss(finding: Finding) -> bool:

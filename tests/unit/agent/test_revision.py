@@ -200,3 +200,57 @@ def test_whom_a_side_named_before_all_were_heard_it_cannot_name_without_a_majori
         see(ledger, 12, few("bc"), missing("bc"))
     assert standing(early) == standing(other)
     assert [v.cause for v in proven.confirmed] == [Cause.RANK_STALLED]
+
+
+def test_whoever_of_those_that_failed_together_was_known_first_all_end_with_one_verdict() -> None:
+    """And it does not matter whether the evidence was known to be incomplete."""
+    ends = []
+    for stale in ("", "b"):
+        for first in ((stalled(0),), (stalled(2),), (stalled(0), stalled(2)), ()):
+            ledger = Ledger(8)
+            see(ledger, 10, moment(stale=stale), *first)
+            see(ledger, 11, moment(), stalled(0, 2, 4))
+            ends.append(standing(ledger))
+    assert all(end == ends[0] for end in ends)
+    assert len(ends[0]) == 1
+
+
+def test_a_part_of_a_verdict_that_is_given_up_says_what_it_is_part_of() -> None:
+    ledger = Ledger(8)
+    see(ledger, 10, moment(), stalled(0))
+    closed, opened, confirmed = see(ledger, 11, moment(), stalled(0, 2))
+    assert (closed.state, opened.state, confirmed.state) == (State.RESOLVED, State.OPEN, State.CONFIRMED)
+    assert "one event with ranks 0 and 2" in closed.summary
+
+
+def test_a_verdict_never_gives_way_to_fewer_of_its_ranks() -> None:
+    ledger = Ledger(8)
+    see(ledger, 10, moment(), stalled(0, 2))
+    before = standing(ledger)
+    assert see(ledger, 11, moment(), stalled(0), stalled(2)) == []
+    assert standing(ledger) == before
+
+
+def test_an_event_of_another_cause_is_no_part() -> None:
+    ledger = Ledger(8)
+    see(ledger, 10, moment(), named(Cause.DEVICE_STALL, (0,), "stuck", False))
+    see(ledger, 11, moment(), stalled(0, 2))
+    assert {v.cause for v in ledger.confirmed} == {Cause.DEVICE_STALL, Cause.RANK_STALLED}
+
+
+def dead(*ranks: int) -> Finding:
+    return named(Cause.PROCESS_DEAD, ranks, "died", True)
+
+
+def test_deaths_that_were_judged_before_all_were_heard_are_judged_again() -> None:
+    early, patient = Ledger(8), Ledger(8)
+    see(early, 10, moment(stale="b"), dead(0))
+    see(early, 11, moment(), dead(0, 2))
+    see(patient, 11, moment(), dead(0, 2))
+    assert standing(early) == standing(patient)
+
+
+def test_how_ranks_ended_says_nothing_against_what_was_said_of_a_stall() -> None:
+    ledger = Ledger(8)
+    see(ledger, 10, moment(stale="b"), stalled(0))
+    assert see(ledger, 11, moment(), dead(2)) == []
