@@ -35,6 +35,7 @@ from scoutd.agent.lifecycle import Known, Ledger
 from scoutd.agent.localize import Diagnosis, localize
 from scoutd.agent.moment import Moment
 from scoutd.agent.replaywatch import ReplayWatch
+from scoutd.agent.round import Round, stacks_to_come
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.snapshot import Snapshot, snapshot
 from scoutd.agent.verdict import State, Verdict
@@ -81,8 +82,7 @@ class Core:
         self._sampled: tuple[int, ...] = ()
         self._asked: dict[tuple[int, bool], int] = {}
         self._patience: dict[int, int] = {}
-        self._round_began_ns: int | None = None
-        self._round_about: Hashable = None
+        self._round = Round()
         self._last_moment: Snapshot | None = None
         self._unchanged = False
         self._judged_ns = 0
@@ -171,7 +171,7 @@ class Core:
         self._reports.clear()
         self._asked.clear()
         self._patience.clear()
-        self._round_began_ns = None
+        self._round = Round()
         self._reach = None
         self._published = False
         self._sampled = ()
@@ -197,9 +197,11 @@ class Core:
         if self._judged_already(now_ns) and not final:
             return effects
         diagnosis = localize(moment, self._settings, judge)
-        if not final and not self._round_closed(diagnosis, now_ns):
-            return effects
         effects += self._ask_native(moment, diagnosis, now_ns)
+        stacks = stacks_to_come(moment, diagnosis.undecided)
+        patience_ns = max(int(self._settings.round_s * NS_PER_S), self.attention.round_ns)
+        if not final and not self._round.closed(diagnosis.findings, self._reach, stacks, patience_ns, now_ns):
+            return effects
         ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
         known = self._ledger.known(now_ns)
         reports = self._ledger.update(ready, moment, self._job, self._generation, now_ns)
@@ -253,31 +255,6 @@ class Core:
                 )
         for identity in list(self._moments)[: max(0, len(self._moments) - KEPT_MOMENTS)]:
             del self._moments[identity]
-
-    def _round_closed(self, diagnosis: Diagnosis, now_ns: int) -> bool:
-        """All evidence is here, or the round's deadline has passed; missing nodes are evidence themselves.
-
-        A finding that names a rank waits ``round_s`` at most for stale nodes. One that names nobody waits up
-        to four times as long, until every node in reach has been heard of since: whom the missing evidence
-        would name is not known yet. So does one without a majority. Other findings are another round. An
-        agent that is late waits longer: what is missing is on its way.
-        """
-        faults = [f for f in diagnosis.findings if f.hold is None]
-        if not faults:
-            self._round_began_ns = None
-            return True
-        about = frozenset((f.cause, f.implicated and f.ranks) for f in faults)
-        if self._round_began_ns is None or about != self._round_about:
-            self._round_began_ns, self._round_about = now_ns, about
-        if self._reach is None:
-            return True
-        lasted = now_ns - self._round_began_ns
-        named = all(f.implicated for f in faults)
-        if not self._reach.stale and (named or self._reach.oldest_ns <= lasted):
-            return True
-        hurry = named and self._reach.majority
-        patience = max(int(self._settings.round_s * NS_PER_S), self.attention.round_ns)
-        return lasted >= patience * (1 if hurry else 4)
 
     def _close_quietly(self, moment: Snapshot, now_ns: int) -> list[Effect]:
         self._patience.clear()

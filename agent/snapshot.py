@@ -103,13 +103,20 @@ class Snapshot:
         none then. A rank is not silent because nobody hears of it."""
         known = self._silences.get(rank)
         if known is None:
-            known = self._silences[rank] = self._silence_ns(rank)
+            gone = self.ranks[rank].process.gone_age_ns
+            since = self._proven_ns(rank) if gone is None else -gone
+            known = self._silences[rank] = self._charged(rank, since)
         return known
 
-    def _silence_ns(self, rank: int) -> int:
-        report = self.ranks[rank]
-        gone = report.process.gone_age_ns
-        silent = report.silent_ns + (self._proven_ns(rank) if gone is None else -gone)
+    def still_ns(self, rank: int) -> int:
+        """How long ago the rank is known to have moved last; whether it has moved since, nobody may have
+        heard. It grows alike for all ranks, so that who fell silent together stays together."""
+        gone = self.ranks[rank].process.gone_age_ns
+        return self._charged(rank, self.age_ns(rank) if gone is None else -gone)
+
+    def _charged(self, rank: int, since_ns: int) -> int:
+        """The silence that was reported of the rank and ``since_ns`` more, without the agent's own pauses."""
+        silent = self.ranks[rank].silent_ns + since_ns
         if silent <= 0 or not self.paused:
             return max(silent, 0)
         farthest, together = self._stood_still

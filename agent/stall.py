@@ -90,37 +90,38 @@ def _stopped(snapshot: Snapshot, rank: int) -> bool:
 def _stopped_findings(
     snapshot: Snapshot, graph: WaitGraph, stopped: list[int], timeout: int
 ) -> list[Finding]:
-    """Some stopped: they are the cause. All stopped: somebody suspended the job."""
-    old = [r for r in stopped if snapshot.silence_ns(r) >= timeout]
-    if not old:
-        return []
+    """Some stopped: they are the cause, those that stopped together in one verdict. All: somebody suspended
+    the job."""
     everybody = set(stopped) >= {r for r in snapshot.ranks if snapshot.alive(r)}
-    first = snapshot.ranks[old[0]]
-    eldest = snapshot.silence_ns(old[0])
-    if any(eldest - snapshot.silence_ns(r) <= TOGETHER_NS for r in stopped if r not in old):
-        return []
-    verb = "is" if len(old) == 1 else "are"
-    summary = f"{ranks_text(old)}{nodes_text(snapshot, old)} {verb} stopped (SIGSTOP or job control)"
-    return [
-        Finding(
-            cause=Cause.PROCESS_STOPPED,
-            status=Status.AGREE if everybody else Status.ATTRIBUTED,
-            scope=Scope.JOB if everybody else Scope.RANK,
-            summary=summary + waiters_text(graph, old),
-            action=Action.OBSERVE if everybody else Action.RESTART_IN_PLACE,
-            anchor=f"stopped at {_ordinals(snapshot, old)}",
-            onset_age_ns=_stopped_age(snapshot, old[0]),
-            implicated=() if everybody else tuple(_stop_reason(snapshot, r) for r in old),
-            suspects=tuple(old),
-            cleared=() if everybody else cleared(snapshot, graph, old),
-            phase=phase_of(first),
-            operation=first.coordinate.operation if first.coordinate else "",
-            peer_group=tuple(sorted(snapshot.ranks)),
-            evidence=tuple(e for r in old for e in rank_evidence(snapshot, r)),
-            hold=State.SUPPRESSED if everybody else None,
-            held="every rank is stopped: the job was suspended" if everybody else "",
-        )
-    ]
+    groups = [tuple(stopped)] if everybody else together(snapshot, dict.fromkeys(stopped, timeout))
+    old = [ranks for ranks in groups if all(snapshot.silence_ns(r) >= timeout for r in ranks)]
+    return [_stopped_finding(snapshot, graph, ranks, stopped, everybody) for ranks in old]
+
+
+def _stopped_finding(
+    snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...], stopped: list[int], everybody: bool
+) -> Finding:
+    first = snapshot.ranks[ranks[0]]
+    verb = "is" if len(ranks) == 1 else "are"
+    summary = f"{ranks_text(ranks)}{nodes_text(snapshot, ranks)} {verb} stopped (SIGSTOP or job control)"
+    return Finding(
+        cause=Cause.PROCESS_STOPPED,
+        status=Status.AGREE if everybody else Status.ATTRIBUTED,
+        scope=Scope.JOB if everybody else Scope.RANK,
+        summary=summary + waiters_text(graph, ranks),
+        action=Action.OBSERVE if everybody else Action.RESTART_IN_PLACE,
+        anchor=f"stopped at {_ordinals(snapshot, ranks)}",
+        onset_age_ns=_stopped_age(snapshot, ranks[0]),
+        implicated=() if everybody else tuple(_stop_reason(snapshot, r) for r in ranks),
+        suspects=ranks,
+        cleared=() if everybody else cleared(snapshot, graph, stopped),
+        phase=phase_of(first),
+        operation=first.coordinate.operation if first.coordinate else "",
+        peer_group=tuple(sorted(snapshot.ranks)),
+        evidence=tuple(e for r in ranks for e in rank_evidence(snapshot, r)),
+        hold=State.SUPPRESSED if everybody else None,
+        held="every rank is stopped: the job was suspended" if everybody else "",
+    )
 
 
 def _stopped_age(snapshot: Snapshot, rank: int) -> int:
@@ -185,13 +186,13 @@ def together(snapshot: Snapshot, limits: Mapping[int, int]) -> list[tuple[int, .
     """
     groups: list[list[int]] = []
     limit, first = 0, 0
-    for rank in sorted(limits, key=lambda r: (limits[r], -snapshot.silence_ns(r), r)):
-        silent = snapshot.silence_ns(rank)
-        if groups and limits[rank] == limit and first - silent <= TOGETHER_NS:
+    for rank in sorted(limits, key=lambda r: (limits[r], -snapshot.still_ns(r), r)):
+        still = snapshot.still_ns(rank)
+        if groups and limits[rank] == limit and first - still <= TOGETHER_NS:
             groups[-1].append(rank)
         else:
             groups.append([rank])
-            limit, first = limits[rank], silent
+            limit, first = limits[rank], still
     return [tuple(sorted(group)) for group in groups]
 
 
