@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from scoutd.agent.verdict import State, Verdict
 from tests.simulation import cases, oracle
 from tests.simulation.agent import Said
+from tests.simulation.timeline import ns
 from tests.simulation.world import World
+
+QUIET_S = 3.0
+MOST_MORE_S = 20.0
+"""What agents hold is compared when none has said anything for a while: who is cut off from others late in a
+run is missed by each of them when it has tried in vain for long enough, one after the other."""
 
 
 @dataclass
@@ -40,7 +46,14 @@ def run(seed: int, most_nodes: int = 64) -> tuple[Outcome, World]:
     world = case.world
     while world.timeline.now_s < case.horizon_s and not _settled(world, case):
         world.run(world.timeline.now_s + 0.5)
+    while world.timeline.now_s < case.horizon_s + MOST_MORE_S and _speaks(world):
+        world.run(world.timeline.now_s + 0.5)
     return judge(case), world
+
+
+def _speaks(world: World) -> bool:
+    """Somebody confirmed or closed something a moment ago: the others may be about to do the same."""
+    return bool(world.said) and world.timeline.now_ns - world.said[-1].at_ns < ns(QUIET_S)
 
 
 def _settled(world: World, case: cases.Case) -> bool:
