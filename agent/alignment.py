@@ -102,7 +102,7 @@ def reference(snapshot: Snapshot, group: int) -> dict[int, int]:
     facts = snapshot.groups.get(group)
     if facts is None or facts.members is None:
         return {}
-    histories = (view.history.by_sequence() for view in facts.views.values() if view.history)
+    histories = (view.history.by_sequence() for view in snapshot.views(group).values() if view.history)
     return majority(histories, len(facts.members))
 
 
@@ -118,8 +118,7 @@ def majority(streams: Iterable[Stream], size: int) -> dict[int, int]:
 
 def by_history(snapshot: Snapshot, group: int, rank: int) -> Shift | None:
     """The shift of this rank's calls against those of the group's majority."""
-    facts = snapshot.groups.get(group)
-    view = facts.views.get(rank) if facts else None
+    view = snapshot.view(rank, group)
     if view is None or view.history is None:
         return None
     return shift(view.history.by_sequence(), reference(snapshot, group))

@@ -76,7 +76,7 @@ def _dead(snapshot: Snapshot, graph: WaitGraph, first: list[Death], found: list[
         cleared=cleared(snapshot, graph, ranks),
         phase=phase_of(report),
         operation=coordinate.operation if coordinate else "",
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=(*_timeline(found), *(e for r in ranks[:MOST_TOLD] for e in rank_evidence(snapshot, r))),
     )
 
@@ -184,7 +184,7 @@ def _nobody(snapshot: Snapshot, graph: WaitGraph, trouble: list[Death]) -> Findi
         onset_age_ns=trouble[0].age_ns,
         suspects=suspects,
         cleared=cleared(snapshot, graph, suspects),
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=tuple(_timeline(trouble)),
     )
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from scoutd.agent.census import census
 from scoutd.agent.evidence import CallState, DeathNote, Phase, ProcessStatus, RankReport
 from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives
 
@@ -109,8 +110,7 @@ def _swept_up(snapshot: Snapshot, killed: Death, found: list[Death]) -> bool:
 
 def _reported(snapshot: Snapshot) -> list[Death]:
     """Each death with its age when it was reported."""
-    ended = (r for r in snapshot.ranks.values() if r.notes or r.process.status is ProcessStatus.GONE)
-    return [death for report in ended if (death := death_of(report)) is not None]
+    return [death for report in census(snapshot).ended if (death := death_of(report)) is not None]
 
 
 def death_of(report: RankReport) -> Death | None:

@@ -96,8 +96,10 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
     if len(members) == 1:
         own = _is_stuck_alone(snapshot, members[0], place)
         return Stuck(place.at, operation, members, members, ()) if own else None
-    laggards = [r for r in members if _retired(snapshot, r, place) is False]
-    finished = [r for r in members if _retired(snapshot, r, place) is True]
+    arrived = frozenset(place.arrived)
+    retired = [(r, _retired(snapshot, r, place.at, r in arrived)) for r in members]
+    laggards = [r for r, through in retired if through is False]
+    finished = [r for r, through in retired if through is True]
     if not laggards or (place.unknown and not finished):
         return None  # a symmetric collective that somebody finished is one that everybody had entered
     if operation in SYMMETRIC:
@@ -112,47 +114,48 @@ def _judge(snapshot: Snapshot, place: Place, silent: set[int]) -> Stuck | None:
 
 def _is_stuck_alone(snapshot: Snapshot, rank: int, place: Place) -> bool:
     """Of a group of one: the device has not finished the call, and no other call holds it up."""
-    view = snapshot.groups[place.at[0]].views.get(rank)
+    view = snapshot.view(rank, place.at[0])
     unfinished = view is not None and view.retired is not None and view.retired < place.at[1]
     return unfinished and on_accelerator(snapshot.ranks[rank]) and _is_oldest(snapshot, rank, place.at)
 
 
-def _retired(snapshot: Snapshot, rank: int, place: Place) -> bool | None:
-    """Has this member finished the collective? None where its evidence is stale or absent."""
+def _retired(snapshot: Snapshot, rank: int, at: Rendezvous, arrived: bool) -> bool | None:
+    """Has this member finished the collective? None where its evidence is stale or absent. ``arrived``: it
+    is still inside."""
     report = snapshot.ranks.get(rank)
     if report is None or snapshot.heartbeat_silent(rank):
         return None
-    if rank in place.arrived:
+    if arrived:
         return False
-    facts = snapshot.groups.get(place.at[0])
-    view = facts.views.get(rank) if facts else None
-    call = snapshot.call_at(rank, place.at)
+    call = snapshot.call_at(rank, at)
     if call is not None:
         return call.state is CallState.DONE
+    view = snapshot.view(rank, at[0])
     if view is None:
         return None
-    return view.retired >= place.at[1] if view.retired is not None else view.enqueued > place.at[1]
+    return view.retired >= at[1] if view.retired is not None else view.enqueued > at[1]
 
 
 def _one_run(laggards: list[int], members: tuple[int, ...]) -> bool:
     """Two or more laggards that follow each other in ring order."""
     if len(laggards) < 2:
         return False
-    inside = [rank in laggards for rank in members]
+    behind = frozenset(laggards)
+    inside = [rank in behind for rank in members]
     borders = sum(inside[i] != inside[i - 1] for i in range(len(inside)))
     return borders == 2
 
 
 def _went_on(snapshot: Snapshot, place: Place, finished: list[int]) -> bool:
     """Others have finished a later collective of the group, so the laggards' devices took part in it."""
-    views = snapshot.groups[place.at[0]].views
+    views = snapshot.views(place.at[0])
     retired = (views[r].retired for r in finished if r in views)
     return any(sequence is not None and sequence > place.at[1] for sequence in retired)
 
 
 def _not_started(snapshot: Snapshot, laggards: list[int], place: Place) -> list[int]:
     """Laggards whose devices have not begun what others have, and execute no other collective."""
-    views = snapshot.groups[place.at[0]].views
+    views = snapshot.views(place.at[0])
     began = {r: s >= place.at[1] for r in laggards if r in views and (s := views[r].started) is not None}
     if not any(began.values()):
         return []

@@ -116,7 +116,7 @@ def _told(snapshot: Snapshot, facts: GroupFacts) -> Mapping[int, list[Call]] | N
         if report is None or not report.observed or rank in snapshot.unheard:
             return None
         calls = [c for c in _made(report) if c.group == facts.group]
-        view = facts.views.get(rank)
+        view = snapshot.view(rank, facts.group)
         if view is not None and view.enqueued != len(calls):
             return None
         found[rank] = calls

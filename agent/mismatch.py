@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
+from scoutd.agent.census import census
 from scoutd.agent.consensus import Consensus, exact
 from scoutd.agent.evidence import Call, Fingerprint
-from scoutd.agent.snapshot import Rendezvous, Snapshot, unfinished_collectives
+from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.verdict import Status
 
 SIZES_MAY_DIFFER: Final = frozenset({"all_to_all", "all_to_all_single"})
 """Operations whose splits may legally differ between members."""
+
+_words: Final = attrgetter("operation", "dtype", "numel", "argument")
+"""All of a fingerprint, quicker to compare than the fingerprint itself."""
 
 COUNTED_ALIKE: Final = frozenset({"all_reduce", "broadcast"})
 """Operations on one tensor, whose elements the public call and the recorder count alike."""
@@ -54,7 +59,9 @@ def judge(snapshot: Snapshot, at: Rendezvous) -> Mismatch | None:
     if facts is None or facts.members is None:
         return None
     calls = {r: c for r in facts.members if r in snapshot.ranks and (c := snapshot.call_at(r, at))}
-    if len(calls) < 2 or any(call.fingerprint.operation == "" for call in calls.values()):
+    if len(calls) < 2 or _all_equal(calls.values()):
+        return None
+    if any(call.fingerprint.operation == "" for call in calls.values()):
         return None
     members = tuple(facts.members)
     comparable = _comparable(calls)
@@ -64,6 +71,11 @@ def judge(snapshot: Snapshot, at: Rendezvous) -> Mismatch | None:
     attributed = consensus.status is Status.ATTRIBUTED
     minority = tuple(r for r, out in zip(members, consensus.outliers, strict=True) if out and attributed)
     return Mismatch(at, members, calls, consensus, minority)
+
+
+def _all_equal(calls: Iterable[Call]) -> bool:
+    """Nothing distinguishes them, whatever is compared."""
+    return len({_words(call.fingerprint) for call in calls}) == 1
 
 
 def _comparable(calls: dict[int, Call]) -> dict[int, Fingerprint]:
@@ -87,11 +99,8 @@ def _essence(fingerprint: Fingerprint, mixed: bool) -> Fingerprint:
 
 
 def _open_places(snapshot: Snapshot) -> Iterable[Rendezvous]:
-    oldest: dict[Rendezvous, int] = {}
-    for rank, report in snapshot.ranks.items():
-        for call in unfinished_collectives(report):
-            at = (call.group, call.sequence)
-            oldest[at] = max(oldest.get(at, 0), call.age_ns + snapshot.age_ns(rank))
+    open_places = census(snapshot).unfinished.items()
+    oldest = {at: max([c.age_ns + snapshot.age_ns(r) for r, c in calls]) for at, calls in open_places}
     return sorted(oldest, key=lambda at: (-oldest[at], at))
 
 

@@ -89,7 +89,8 @@ def _last_place(snapshot: Snapshot, failed: Collection[int], gone: Collection[in
     """Where the ranks that failed stood, in a group that they share with those who are gone."""
     for group, facts in snapshot.groups.items():
         if facts.members is not None and all(r in facts.members for r in (*failed, *gone)):
-            reached = [facts.views[r].enqueued for r in failed if r in facts.views]
+            views = snapshot.views(group)
+            reached = [views[r].enqueued for r in failed if r in views]
             if len(reached) == len(failed) and reached:
                 return group, max(reached)
     return None

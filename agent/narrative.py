@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from scoutd.agent.evidence import CallState, Frame, Phase, RankReport
+from scoutd.agent.census import census
+from scoutd.agent.evidence import Call, CallState, Frame, Phase, ProcessStatus, RankReport
 from scoutd.agent.settings import NS_PER_S
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import Cleared, EvidenceItem, Implicated
@@ -60,11 +61,27 @@ def where(report: RankReport) -> str:
 
 def pending_text(snapshot: Snapshot, rank: int) -> str:
     """ "all_reduce #7 of default_pg": the call that the rank is in, the awaited one first; or empty."""
-    report = snapshot.ranks[rank]
-    calls = [c for c in report.calls if c.state is not CallState.DONE]
-    if not calls:
-        return ""
-    call = calls[0] if len(calls) == 1 else max(calls, key=lambda c: (c.waiting, c.age_ns))
+    return _pending_texts(snapshot).get(rank, "")
+
+
+def _pending_texts(snapshot: Snapshot) -> Mapping[int, str]:
+    return snapshot.once(_texts, lasting=True)
+
+
+def _texts(snapshot: Snapshot) -> Mapping[int, str]:
+    """``pending_text`` of every rank that is in a call. Ranks in one call share the text."""
+    shared: dict[tuple[object, ...], str] = {}
+    found: dict[int, str] = {}
+    for rank, call in census(snapshot).inside.items():
+        key = (call.group, call.sequence, call.peer, call.fingerprint.operation)
+        text = shared.get(key)
+        if text is None:
+            text = shared[key] = _call_text(snapshot, call)
+        found[rank] = text
+    return found
+
+
+def _call_text(snapshot: Snapshot, call: Call) -> str:
     name = call.fingerprint.operation
     if call.peer is not None:
         return f"{name} with rank {call.peer}"
@@ -76,10 +93,15 @@ def cleared(snapshot: Snapshot, graph: WaitGraph, implicated: Sequence[int]) -> 
     guilty = set(implicated)
     distinct = {id(targets): targets for targets in graph.waits_for.values()}
     short = {key: _shortened(targets, guilty) for key, targets in distinct.items()}
+    waits = {rank: short[id(targets)] for rank, targets in graph.waits_for.items()}
+    calls = _pending_texts(snapshot)
+    mates = _Mates(snapshot, guilty)
     return tuple(
-        _clear(snapshot, rank, short.get(id(graph.waits_for.get(rank)), ()), guilty)
-        for rank in sorted(snapshot.ranks)
-        if rank not in guilty
+        [
+            _clear(snapshot, rank, waits.get(rank) or mates.of(rank), calls.get(rank, ""))
+            for rank in snapshot.numbers
+            if rank not in guilty
+        ]
     )
 
 
@@ -92,15 +114,13 @@ def _shortened(waits: tuple[int, ...], guilty: set[int]) -> tuple[int, ...]:
     return tuple(sorted([*named, *others[: MOST_WAITS - len(named)]]))
 
 
-def _clear(snapshot: Snapshot, rank: int, waits: tuple[int, ...], guilty: set[int]) -> Cleared:
+def _clear(snapshot: Snapshot, rank: int, waits: tuple[int, ...], call: str) -> Cleared:
     report = snapshot.ranks[rank]
-    call = pending_text(snapshot, rank)
-    waits = waits or _mates(snapshot, rank, guilty)
     if rank in snapshot.unplaced:
         return Cleared(rank, (), "its node is out of reach")
     if not report.observed:
         return Cleared(rank, (), "not observed: no shim in this process")
-    if not snapshot.alive(rank):
+    if report.process.status is ProcessStatus.GONE:
         return Cleared(rank, waits, f"ended later, in {call}" if call else "ended later")
     if call:
         return Cleared(rank, waits, f"waits in {call}")
@@ -109,23 +129,30 @@ def _clear(snapshot: Snapshot, rank: int, waits: tuple[int, ...], guilty: set[in
     return Cleared(rank, (), f"makes progress ({where(report)})")
 
 
-def _mates(snapshot: Snapshot, rank: int, guilty: set[int]) -> tuple[int, ...]:
-    """The implicated members of the groups in which this rank has an unfinished call."""
-    groups = {c.group for c in snapshot.ranks[rank].calls if c.state is not CallState.DONE}
-    members = {
-        r
-        for group in groups
-        if (facts := snapshot.groups.get(group)) and facts.members is not None
-        for r in guilty
-        if r in facts.members
-    }
-    return tuple(sorted(members))
+class _Mates:
+    """The implicated members of the groups in which a rank has an unfinished call."""
+
+    def __init__(self, snapshot: Snapshot, guilty: set[int]) -> None:
+        self._snapshot = snapshot
+        self._guilty = guilty
+        self._members: dict[frozenset[int], tuple[int, ...]] = {}
+
+    def of(self, rank: int) -> tuple[int, ...]:
+        groups = frozenset(c.group for c in self._snapshot.ranks[rank].calls if c.state is not CallState.DONE)
+        known = self._members.get(groups)
+        if known is None:
+            known = self._members[groups] = tuple(sorted(r for r in self._guilty if self._inside(r, groups)))
+        return known
+
+    def _inside(self, rank: int, groups: frozenset[int]) -> bool:
+        facts = (self._snapshot.groups.get(group) for group in groups)
+        return any(f is not None and f.members is not None and rank in f.members for f in facts)
 
 
 def waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:
     """ "; ranks 0, 1 and 3 wait for it", or nothing."""
     guilty = set(roots)
-    waiting = sorted(r for r, targets in graph.waits_for.items() if targets and r not in guilty)
+    waiting = [r for r, targets in graph.waits_for.items() if targets and r not in guilty]
     if not waiting:
         return ""
     whom = "it" if len(guilty) == 1 else "them"
@@ -171,6 +198,7 @@ def group_of(snapshot: Snapshot, graph: WaitGraph, roots: Iterable[int]) -> tupl
     guilty = set(roots)
     for place in graph.places.values():
         facts = snapshot.groups.get(place.at[0])
-        if facts and facts.members is not None and guilty & {*place.absent, *place.unknown}:
+        late = not (guilty.isdisjoint(place.absent) and guilty.isdisjoint(place.unknown))
+        if late and facts is not None and facts.members is not None:
             return tuple(facts.members)
-    return tuple(sorted(snapshot.ranks))
+    return snapshot.numbers

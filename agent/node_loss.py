@@ -10,6 +10,7 @@ nobody waits there is no partition: the others have finished, and their agents w
 
 from __future__ import annotations
 
+from scoutd.agent.census import census
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import cleared, implicate, ranks_text, waiters_text
 from scoutd.agent.snapshot import Snapshot
@@ -28,7 +29,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Fin
     nodes = sorted({snapshot.nodes[r] for r in ranks})
     everyone = tuple(sorted(r for r in snapshot.lost if snapshot.nodes[r] in nodes))
     waits = waiters_text(graph, everyone)
-    broken = any(note for report in snapshot.ranks.values() for note in report.notes)
+    broken = any(report.notes for report in census(snapshot).ended)
     return Finding(
         cause=Cause.NODE_UNREACHABLE,
         status=Status.ATTRIBUTED,
@@ -41,7 +42,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Fin
             implicate(snapshot, r, f"{snapshot.nodes[r]} cannot be reached by any agent") for r in everyone
         ),
         cleared=cleared(snapshot, graph, (*everyone, *graph.roots)),
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=(_reach(snapshot),),
         symptom=Symptom.NODE_LOSS,
     )
@@ -61,7 +62,7 @@ def minority(snapshot: Snapshot, graph: WaitGraph) -> Finding:
         onset_age_ns=max((snapshot.silence_ns(r) for r in snapshot.ranks), default=0),
         suspects=tuple(sorted(snapshot.lost)),
         cleared=cleared(snapshot, graph, tuple(sorted(snapshot.lost))),
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=(_reach(snapshot),),
         symptom=Symptom.NODE_LOSS,
     )

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from scoutd.agent.evidence import (
     Call,
     CallKind,
-    CallState,
     GroupView,
     Members,
     NodeReport,
@@ -30,15 +29,18 @@ T = TypeVar("T")
 Rendezvous = tuple[int, int]
 """(group, sequence): the place where the members of a process group meet."""
 
+# Until Python 3.12 a member of an enum costs ten times as much to look up as a name of the module.
+_COLLECTIVE: Final = CallKind.COLLECTIVE
+_GONE: Final = ProcessStatus.GONE
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class GroupFacts:
     """What all members together say of one process group. ``members`` is None where nobody knows."""
 
     group: int
     name: str
     members: Members | None
-    views: Mapping[int, GroupView]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,6 @@ class Snapshot:
     unplaced: frozenset[int] = frozenset()
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
-    _silences: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, ask: Callable[[Snapshot], T], lasting: bool = False) -> T:
         """``ask(self)``, worked out at most once: a moment does not change. ``lasting``: the answer depends
@@ -93,30 +94,56 @@ class Snapshot:
         """How old this rank's report is."""
         return self.ages.get(rank, 0)
 
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """All ranks in order."""
+        return tuple(sorted(self.ranks))
+
     @property
     def groups(self) -> Mapping[int, GroupFacts]:
         return self.once(_groups, lasting=True)
+
+    def views(self, group: int) -> Mapping[int, GroupView]:
+        """The process group as each of its members sees it."""
+        return self.once(_views, lasting=True).get(group, {})
+
+    def view(self, rank: int, group: int) -> GroupView | None:
+        """The process group as this member sees it."""
+        report = self.ranks.get(rank)
+        return _view(report, group) if report is not None else None
 
     def silence_ns(self, rank: int) -> int:
         """How long the rank has shown no progress, without the agent's own pauses; of a dead rank, how
         long it had shown none when it died; of a node that was heard of a while ago, how long it had shown
         none then. A rank is not silent because nobody hears of it."""
-        known = self._silences.get(rank)
-        if known is None:
-            gone = self.ranks[rank].process.gone_age_ns
-            since = self._proven_ns(rank) if gone is None else -gone
-            known = self._silences[rank] = self._charged(rank, since)
-        return known
+        return self.silences[rank]
+
+    @cached_property
+    def silences(self) -> Mapping[int, int]:
+        """``silence_ns`` of every rank."""
+        nodes, ages, quiet, paused = self.nodes, self.ages, self.quiet, self.paused
+        found: dict[int, int] = {}
+        for rank, report in self.ranks.items():
+            silent, gone = report.silent_ns, report.process.gone_age_ns
+            if gone is not None:
+                silent -= gone
+            elif quiet:
+                # How long the report has been known to hold: beats say that nothing has changed.
+                silent += max(0, ages.get(rank, 0) - quiet.get(nodes[rank], 0))
+            else:
+                silent += ages.get(rank, 0)
+            found[rank] = self._charged_ns(silent) if paused or silent < 0 else silent
+        return found
 
     def still_ns(self, rank: int) -> int:
         """How long ago the rank is known to have moved last; whether it has moved since, nobody may have
         heard. It grows alike for all ranks, so that who fell silent together stays together."""
-        gone = self.ranks[rank].process.gone_age_ns
-        return self._charged(rank, self.age_ns(rank) if gone is None else -gone)
+        report = self.ranks[rank]
+        gone = report.process.gone_age_ns
+        return self._charged_ns(report.silent_ns + (self.age_ns(rank) if gone is None else -gone))
 
-    def _charged(self, rank: int, since_ns: int) -> int:
-        """The silence that was reported of the rank and ``since_ns`` more, without the agent's own pauses."""
-        silent = self.ranks[rank].silent_ns + since_ns
+    def _charged_ns(self, silent: int) -> int:
+        """What is left of a silence without the agent's own pauses."""
         if silent <= 0 or not self.paused:
             return max(silent, 0)
         farthest, together = self._stood_still
@@ -129,18 +156,13 @@ class Snapshot:
         """How long ago the first of the agent's own pauses began, and how long they were together."""
         return max(end + length for end, length in self.paused), sum(length for _, length in self.paused)
 
-    def _proven_ns(self, rank: int) -> int:
-        """How long the report has been known to hold: beats of its node say that nothing has changed."""
-        age = self.ages.get(rank, 0)
-        return max(0, age - self.quiet.get(self.nodes[rank], 0)) if self.quiet else age
-
     def gone_age_ns(self, rank: int) -> int:
         """How long the process has been gone; 0 where it lives or nobody saw it go."""
         age = self.ranks[rank].process.gone_age_ns
         return 0 if age is None else age + self.age_ns(rank)
 
     def alive(self, rank: int) -> bool:
-        return self.ranks[rank].process.status is not ProcessStatus.GONE
+        return self.ranks[rank].process.status is not _GONE
 
     @cached_property
     def lost(self) -> frozenset[int]:
@@ -152,6 +174,8 @@ class Snapshot:
     def unheard(self) -> frozenset[int]:
         """Ranks of nodes that are out of reach or stale: only what they had done is known."""
         away = self.unreachable | self.stale
+        if not away:
+            return self.unplaced
         return self.unplaced.union(r for r, node in self.nodes.items() if node in away and self.alive(r))
 
     def heartbeat_silent(self, rank: int) -> bool:
@@ -168,19 +192,22 @@ class Snapshot:
         if report is None or not report.observed:
             return None
         group, sequence = place
-        if any(c.group == group and c.sequence >= sequence for c in collectives(report)):
-            return True
-        facts = self.groups.get(group)
-        view = facts.views.get(rank) if facts else None
+        for call in report.calls:
+            if call.sequence >= sequence and call.group == group and call.kind is _COLLECTIVE:
+                return True
+        view = _view(report, group)
         if view is not None and view.enqueued >= sequence:
             return True
         return None if self.heartbeat_silent(rank) or rank in self.unheard else False
 
     def call_at(self, rank: int, place: Rendezvous) -> Call | None:
         """The rank's own description of what it entered there, the public one if there are two."""
+        group, sequence = place
         found = None
-        for call in collectives(self.ranks[rank]):
-            if (call.group, call.sequence) == place and (found is None or call.source is Source.PUBLIC):
+        for call in self.ranks[rank].calls:
+            if call.sequence != sequence or call.group != group or call.kind is not _COLLECTIVE:
+                continue
+            if found is None or call.source is Source.PUBLIC:
                 found = call
         return found
 
@@ -193,28 +220,47 @@ def collectives(report: RankReport) -> Iterable[Call]:
     return (call for call in report.calls if call.kind is CallKind.COLLECTIVE)
 
 
-def unfinished_collectives(report: RankReport) -> Iterable[Call]:
-    """Collectives that are pending, or were when an exception ended them."""
-    return (call for call in collectives(report) if call.state is not CallState.DONE)
-
-
 def _groups(moment: Snapshot) -> Mapping[int, GroupFacts]:
-    views: dict[int, dict[int, GroupView]] = {}
-    for rank, report in moment.ranks.items():
+    """Of each group the first name and the first members that somebody tells."""
+    found: dict[int, GroupFacts] = {}
+    complete: set[int] = set()
+    for report in moment.ranks.values():
         for view in report.groups:
-            views.setdefault(view.group, {})[rank] = view
-    return {group: _facts(group, members) for group, members in views.items()}
+            group = view.group
+            if group in complete:
+                continue
+            known = found.get(group, _NOTHING)
+            members = view.members if known.members is None else known.members
+            found[group] = known = GroupFacts(group, known.name or _name(view), members)
+            if known.name and members is not None:
+                complete.add(group)
+    return found
 
 
-def _facts(group: int, views: Mapping[int, GroupView]) -> GroupFacts:
-    name = next((_name(v) for v in views.values() if v.description or v.name), "")
-    members = next((v.members for v in views.values() if v.members is not None), None)
-    return GroupFacts(group, name, members, views)
+_NOTHING: Final = GroupFacts(0, "", None)
 
 
 def _name(view: GroupView) -> str:
     """The description that the program gave; torch calls a group without one "undefined"."""
+    if not view.description and not view.name:
+        return ""
     return view.description if view.description not in ("", "undefined") else f"group {view.name}"
+
+
+def _view(report: RankReport, group: int) -> GroupView | None:
+    found = None
+    for view in report.groups:
+        if view.group == group:
+            found = view
+    return found
+
+
+def _views(moment: Snapshot) -> Mapping[int, Mapping[int, GroupView]]:
+    found: dict[int, dict[int, GroupView]] = {}
+    for rank, report in moment.ranks.items():
+        for view in report.groups:
+            found.setdefault(view.group, {})[rank] = view
+    return found
 
 
 def snapshot(
@@ -241,7 +287,7 @@ def snapshot(
         heard.add(report.node)
         for rank in report.ranks:
             known = ranks.get(rank.rank)
-            if known is not None and known.process.status is not ProcessStatus.GONE:
+            if known is not None and known.process.status is not _GONE:
                 continue
             ranks[rank.rank] = rank
             nodes[rank.rank] = report.node

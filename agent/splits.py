@@ -18,11 +18,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from scoutd.agent.census import census
 from scoutd.agent.evidence import Call, CallState
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import cleared, implicate, ranks_text
 from scoutd.agent.silence import phase_of
-from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives
+from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.verdict import Action, Cause, EvidenceItem, Scope, Status, Symptom
 from scoutd.agent.waitfor import build
 
@@ -99,10 +100,8 @@ def _find(snapshot: Snapshot, partial: bool) -> Disagreement | None:
 def _exchanges(snapshot: Snapshot) -> list[tuple[Rendezvous, dict[int, Call]]]:
     """The newest exchanges of every group, each with its members' calls, oldest first."""
     found: dict[int, dict[int, dict[int, Call]]] = defaultdict(lambda: defaultdict(dict))
-    for rank, report in snapshot.ranks.items():
-        for call in collectives(report):
-            if call.sends:
-                found[call.group][call.sequence][rank] = call
+    for rank, call in census(snapshot).exchanges:
+        found[call.group][call.sequence][rank] = call
     return [
         ((group, sequence), places[sequence])
         for group, places in found.items()

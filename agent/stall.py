@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from scoutd.agent import device, making, mismatch, missing, node_loss, order, program, silence, storewait
+from scoutd.agent.census import census
 from scoutd.agent.consensus import exact
-from scoutd.agent.evidence import Phase, ProcessStatus
+from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import (
     cleared,
@@ -42,13 +43,13 @@ HOLDS: Final = {Level.LONG_PHASE: State.SUPPRESSED, Level.BUSY: State.OPEN, Leve
 def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[int, ...]]:
     """Findings, and the ranks whose stack would decide more."""
     timeout = int(settings.stall_timeout_s * NS_PER_S)
-    silent = [r for r in snapshot.ranks if _watched(snapshot, r) and snapshot.silence_ns(r) >= timeout]
+    silent = [r for r, lasted in snapshot.silences.items() if lasted >= timeout and _watched(snapshot, r)]
     graph = build(snapshot)
     if not silent:
         return [], graph.undecided
     if snapshot.unreachable and not snapshot.majority and (graph.waits_for or graph.excused):
         return [node_loss.minority(snapshot, graph)], ()
-    if stopped := [r for r in snapshot.ranks if _stopped(snapshot, r)]:
+    if stopped := [r for r in census(snapshot).stopped if r not in snapshot.unheard]:
         return _stopped_findings(snapshot, graph, sorted(stopped), timeout), ()
     if (skipped := making.find(snapshot, graph)) is not None:
         return [making.finding(snapshot, graph, skipped)], ()
@@ -83,10 +84,6 @@ def _watched(snapshot: Snapshot, rank: int) -> bool:
     return snapshot.ranks[rank].observed and snapshot.alive(rank) and rank not in snapshot.unheard
 
 
-def _stopped(snapshot: Snapshot, rank: int) -> bool:
-    return snapshot.ranks[rank].process.status is ProcessStatus.STOPPED and rank not in snapshot.unheard
-
-
 def _stopped_findings(
     snapshot: Snapshot, graph: WaitGraph, stopped: list[int], timeout: int
 ) -> list[Finding]:
@@ -117,7 +114,7 @@ def _stopped_finding(
         cleared=() if everybody else cleared(snapshot, graph, stopped),
         phase=phase_of(first),
         operation=first.coordinate.operation if first.coordinate else "",
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=tuple(e for r in ranks for e in rank_evidence(snapshot, r)),
         hold=State.SUPPRESSED if everybody else None,
         held="every rank is stopped: the job was suspended" if everybody else "",
@@ -278,9 +275,9 @@ def _coordinates(snapshot: Snapshot) -> EvidenceItem:
 
 def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:
     """C3 over progress coordinates: supports the graph or does not, never decides alone."""
-    ranks = sorted(snapshot.ranks)
-    spoken = (snapshot.ranks[r].coordinate for r in ranks)
-    values = [(c.step, c.phase, c.operation) if c and c.phase is not Phase.NONE else None for c in spoken]
+    ranks, none = snapshot.numbers, Phase.NONE
+    spoken = [snapshot.ranks[r].coordinate for r in ranks]
+    values = [(c.step, c.phase, c.operation) if c and c.phase is not none else None for c in spoken]
     result = exact(values)
     outliers = [r for r, out in zip(ranks, result.outliers, strict=True) if out]
     text = f"C3 over progress coordinates: {result.status.value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from scoutd.agent.census import census
 from scoutd.agent.evidence import ProcessStatus
 from scoutd.agent.finding import Finding
 from scoutd.agent.settings import NS_PER_S
@@ -48,7 +49,9 @@ def verdict(
         opened_ns=old.opened_ns if old else now_ns,
         stacks=tuple(RankStack(r, stack) for r, stack in stacks if stack is not None),
         death_notes=tuple(
-            RankNote(r, n) for r, report in sorted(snapshot.ranks.items()) for n in report.notes
+            RankNote(report.rank, note)
+            for report in sorted(census(snapshot).ended, key=lambda r: r.rank)
+            for note in report.notes
         ),
     )
 

@@ -106,7 +106,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, late: Late, settings: Settings
         ),
         phase=phase_of(first),
         operation=first.coordinate.operation if first.coordinate else "",
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=tuple(e for r in (*late.ranks, *late.waiting[:8]) for e in rank_evidence(snapshot, r)),
         hold=HOLDS.get(least.level) if named else None,
         held=least.reason if named else "",

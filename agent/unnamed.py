@@ -70,7 +70,7 @@ def unresolved(snapshot: Snapshot, graph: WaitGraph, silent: list[int], timeout_
         cleared=cleared(snapshot, graph, suspects),
         phase=phase_of(snapshot.ranks[silent[0]]),
         operation=pending_text(snapshot, silent[0]),
-        peer_group=tuple(sorted(snapshot.ranks)),
+        peer_group=snapshot.numbers,
         evidence=_evidence(snapshot, suspects),
         hold=State.OPEN if (pending := _pending_stacks(snapshot, graph, unknown, timeout_ns)) else None,
         held=f"the stack of {ranks_text(pending)} is being read" if pending else "",
@@ -141,7 +141,7 @@ def nobody_waits(snapshot: Snapshot, silent: list[int], settings: Settings) -> l
             suspects=tuple(silent),
             phase=phase_of(first),
             operation=first.coordinate.operation if first.coordinate else "",
-            peer_group=tuple(sorted(snapshot.ranks)),
+            peer_group=snapshot.numbers,
             hold=State.SUPPRESSED,
             held=held,
         )

@@ -19,13 +19,14 @@ is unknown, that member is the only one who can be late (rule of elimination).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scoutd.agent.behind import behind
-from scoutd.agent.evidence import Call, CallKind, CallState, Phase, RankReport
+from scoutd.agent.census import Own, census
+from scoutd.agent.evidence import Call, CallKind, CallState, RankReport
 from scoutd.agent.meeting import awaited
-from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives, unfinished_collectives
+from scoutd.agent.snapshot import Rendezvous, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,15 @@ def _post_mortem(snapshot: Snapshot) -> WaitGraph:
 
 
 def _build(snapshot: Snapshot, post_mortem: bool) -> WaitGraph:
-    places = _places(snapshot, post_mortem)
-    peers = _p2p_edges(snapshot)
+    seen = census(snapshot)
+    waiting = seen.unfinished if post_mortem else seen.pending
+    places = {at: _place(snapshot, at, waiters) for at, waiters in waiting.items()}
+    peers = _p2p_edges(snapshot, seen.transfers)
     blocked = set(peers)
     for place in places.values():
         if not place.complete:
             blocked |= place.blocked
-    excused = frozenset(r for r, report in snapshot.ranks.items() if _waits_outside(report))
-    graph = WaitGraph(
-        places,
-        _waits_for(places, peers),
-        frozenset(blocked),
-        excused,
-    )
+    graph = WaitGraph(places, _waits_for(places, peers), frozenset(blocked), seen.outside)
     return _with_roots(graph, snapshot, peers)
 
 
@@ -117,54 +114,46 @@ def _waits_for(
 ) -> dict[int, tuple[int, ...]]:
     """For each rank whom it waits for. Ranks that wait at the same places share one tuple: half of a large
     job may wait for the other half, and nothing here may grow with member × member."""
-    at: dict[int, list[Place]] = {rank: [] for rank in peers}
-    for place in places.values():
+    at: dict[int, tuple[int, ...]] = dict.fromkeys(peers, ())
+    late = [(*place.absent, *place.unknown) for place in places.values()]
+    for k, place in enumerate(places.values()):
+        alone = (k,)
         for rank in place.arrived:
-            at.setdefault(rank, []).append(place)
-    shared: dict[tuple[Rendezvous, ...], tuple[int, ...]] = {}
+            entered = at.get(rank)
+            at[rank] = (*entered, k) if entered else alone
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
     found: dict[int, tuple[int, ...]] = {}
     for rank, entered in at.items():
-        key = tuple(place.at for place in entered)
-        if key not in shared:
-            shared[key] = tuple(sorted({r for p in entered for r in (*p.absent, *p.unknown)}))
+        targets = shared.get(entered)
+        if targets is None:
+            targets = shared[entered] = tuple(sorted({r for k in entered for r in late[k]}))
         own = peers.get(rank)
-        found[rank] = tuple(sorted({*shared[key], *own})) if own else shared[key]
+        found[rank] = tuple(sorted({*targets, *own})) if own else targets
     return found
 
 
-def _places(snapshot: Snapshot, post_mortem: bool) -> dict[Rendezvous, Place]:
-    waiting: dict[Rendezvous, list[tuple[int, Call]]] = {}
-    for rank, report in snapshot.ranks.items():
-        for call in _waits(report, snapshot.alive(rank), post_mortem):
-            waiting.setdefault((call.group, call.sequence), []).append((rank, call))
-    return {at: _place(snapshot, at, waiters) for at, waiters in waiting.items()}
-
-
-def _waits(report: RankReport, alive: bool, post_mortem: bool) -> Iterable[Call]:
-    if post_mortem:
-        return unfinished_collectives(report)
-    return (c for c in collectives(report) if alive and c.state is CallState.PENDING)
-
-
-def _place(snapshot: Snapshot, at: Rendezvous, waiters: list[tuple[int, Call]]) -> Place:
+def _place(snapshot: Snapshot, at: Rendezvous, waiters: Sequence[Own]) -> Place:
     facts = snapshot.groups.get(at[0])
     present = {rank for rank, _ in waiters}
     absent: list[int] = []
     unknown: list[int] = []
     wanted = _wanted(waiters)
-    for rank in facts.members if facts and facts.members is not None else ():
-        if wanted is not None and rank not in wanted:
+    members = facts.members if facts is not None and facts.members is not None else ()
+    for rank in members:
+        if rank in present or (wanted is not None and rank not in wanted):
             continue
-        came = True if rank in present else snapshot.arrived(rank, at)
+        came = snapshot.arrived(rank, at)
         if came is None:
             unknown.append(rank)
         elif not came:
             absent.append(rank)
-    blocked = frozenset(rank for rank, call in waiters if _blocks(snapshot.ranks[rank], call))
+    blocked = frozenset(
+        [rank for rank, call in waiters if call.waiting or _blocks(snapshot.ranks[rank], call)]
+    )
     return Place(at, tuple(sorted(present)), blocked, tuple(absent), tuple(unknown))
 
 
-def _wanted(waiters: list[tuple[int, Call]]) -> frozenset[int] | None:
+def _wanted(waiters: Sequence[Own]) -> frozenset[int] | None:
     """Whom the waiters wait for, where that is not the whole group; None where one waits for all."""
     told: set[int] = set()
     for _, call in waiters:
@@ -184,15 +173,12 @@ def _blocks(report: RankReport, call: Call) -> bool:
     return host_waits(report) is True
 
 
-def _p2p_edges(snapshot: Snapshot) -> dict[int, set[int]]:
+def _p2p_edges(snapshot: Snapshot, transfers: Iterable[Own]) -> dict[int, set[int]]:
     """A receive (or a send) that waits, towards a peer that has not made its counterpart yet."""
     edges: dict[int, set[int]] = {}
-    for rank, report in snapshot.ranks.items():
-        for call in report.calls:
-            if call.kind not in (CallKind.P2P_SEND, CallKind.P2P_RECV) or call.peer is None:
-                continue
-            if call.state is CallState.PENDING and call.waiting and not _met(snapshot, rank, call):
-                edges.setdefault(rank, set()).add(call.peer)
+    for rank, call in transfers:
+        if call.peer is not None and not _met(snapshot, rank, call):
+            edges.setdefault(rank, set()).add(call.peer)
     return edges
 
 
@@ -208,14 +194,6 @@ def _met(snapshot: Snapshot, rank: int, call: Call) -> bool:
         if c.kind is kind and c.peer == rank and c.tag == call.tag and c.group == call.group
     ]
     return max(made, default=0) >= call.sequence
-
-
-def _waits_outside(report: RankReport) -> bool:
-    """Waits for a store key: somebody, but the graph does not know whom."""
-    if any(c.kind is CallKind.STORE and c.waiting and c.state is CallState.PENDING for c in report.calls):
-        return True
-    coordinate = report.coordinate
-    return coordinate is not None and coordinate.phase is Phase.STORE and coordinate.waiting
 
 
 def _with_roots(graph: WaitGraph, snapshot: Snapshot, peers: Mapping[int, set[int]]) -> WaitGraph:
