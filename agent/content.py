@@ -18,7 +18,8 @@ from scoutd.agent.waitfor import host_waits
 
 def content(report: NodeReport, heartbeat_limit_ns: int) -> Hashable:
     """Equal for two reports of one node that say the same."""
-    return (report.job, report.generation, tuple(_rank(r, heartbeat_limit_ns) for r in report.ranks))
+    ranks = tuple(_rank(r, heartbeat_limit_ns) for r in report.ranks)
+    return (report.job, report.generation, ranks, tuple(death.rank for death in report.seen))
 
 
 def _rank(r: RankReport, heartbeat_limit_ns: int) -> Hashable:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
-from scoutd.agent import recent, splits
+from scoutd.agent import firsts, recent, splits
 from scoutd.agent.attention import STACK_SHARE, Attention
 from scoutd.agent.contested import ContestedWatch
-from scoutd.agent.deaths import Kind, deaths
+from scoutd.agent.deaths import Kind, deaths, falls, unordered
 from scoutd.agent.events import (
     CaptureStack,
     Conclude,
@@ -83,6 +84,7 @@ class Core:
         self._asked: dict[tuple[int, bool], int] = {}
         self._patience: dict[int, int] = {}
         self._round = Round()
+        self._sightings = firsts.Sightings()
         self._last_moment: Snapshot | None = None
         self._unchanged = False
         self._judged_ns = 0
@@ -124,6 +126,10 @@ class Core:
             closing = self._ledger.conclude("the job ended first", now_ns)
             return effects + [Report(v) for v in closing]
         raise TypeError(f"not an event: {event!r}")
+
+    def told(self, report: NodeReport, now_ns: int) -> NodeReport:
+        """This node's own report, with what it has seen of deaths on other nodes."""
+        return replace(report, seen=self._sightings.told(now_ns))
 
     def apply(self, settings: Settings) -> None:
         """New limits hold from the next tick on."""
@@ -172,6 +178,7 @@ class Core:
         self._asked.clear()
         self._patience.clear()
         self._round = Round()
+        self._sightings = firsts.Sightings()
         self._reach = None
         self._published = False
         self._sampled = ()
@@ -192,15 +199,16 @@ class Core:
         self.history.see(moment, self._mine)
         effects = self._watch(moment)
         judge = final or self._first_death_settled(moment)
+        self._sightings.look(self._local, falls(moment), now_ns)
         if not self._worth_a_look(moment) and not self._ledger.confirmed and not judge:
             return effects + self._close_quietly(moment, now_ns)
         if self._judged_already(now_ns) and not final:
             return effects
         diagnosis = localize(moment, self._settings, judge)
         effects += self._ask_native(moment, diagnosis, now_ns)
-        stacks = stacks_to_come(moment, diagnosis.undecided)
+        more = stacks_to_come(moment, diagnosis.undecided) or (judge and unordered(moment))
         patience_ns = max(int(self._settings.round_s * NS_PER_S), self.attention.round_ns)
-        if not final and not self._round.closed(diagnosis.findings, self._reach, stacks, patience_ns, now_ns):
+        if not final and not self._round.closed(diagnosis.findings, self._reach, more, patience_ns, now_ns):
             return effects
         ready, asked = self._with_stacks(diagnosis, moment, now_ns, final)
         known = self._ledger.known(now_ns)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from scoutd.agent import firsts
 from scoutd.agent.census import census
 from scoutd.agent.evidence import CallState, DeathNote, Phase, ProcessStatus, RankReport
 from scoutd.agent.snapshot import Rendezvous, Snapshot, collectives
@@ -86,11 +87,38 @@ def deaths(snapshot: Snapshot) -> list[Death]:
     return snapshot.once(_deaths)
 
 
+def falls(snapshot: Snapshot) -> tuple[firsts.Fall, ...]:
+    """The primary deaths, as old as this agent reckons."""
+    return snapshot.once(_falls)
+
+
+def unordered(snapshot: Snapshot) -> bool:
+    """Some node has not told yet how it saw a death that may have been the first: until it does, agents may
+    have them in different orders."""
+    return firsts.awaited(falls(snapshot), snapshot.seen, snapshot.unreachable | snapshot.stale)
+
+
 def _deaths(snapshot: Snapshot) -> list[Death]:
+    shifts = firsts.shifts(falls(snapshot), snapshot.seen) if snapshot.seen else {}
+    judged = snapshot.once(_judged)
+    if shifts:
+        nodes = snapshot.nodes
+        judged = [replace(d, age_ns=max(0, d.age_ns + shifts.get(nodes[d.rank], 0))) for d in judged]
+    return sorted(judged, key=lambda d: (-d.age_ns, d.rank))
+
+
+def _judged(snapshot: Snapshot) -> list[Death]:
     reported = snapshot.once(_reported, lasting=True)
     aged = [replace(d, age_ns=d.age_ns + snapshot.age_ns(d.rank)) for d in reported]
-    judged = [replace(d, kind=Kind.POLITE) if _swept_up(snapshot, d, aged) else d for d in aged]
-    return sorted(judged, key=lambda d: (-d.age_ns, d.rank))
+    return [replace(d, kind=Kind.POLITE) if _swept_up(snapshot, d, aged) else d for d in aged]
+
+
+def _falls(snapshot: Snapshot) -> tuple[firsts.Fall, ...]:
+    return tuple(
+        firsts.Fall(d.rank, snapshot.nodes[d.rank], d.age_ns, snapshot.age_ns(d.rank))
+        for d in snapshot.once(_judged)
+        if d.kind is Kind.PRIMARY
+    )
 
 
 def _swept_up(snapshot: Snapshot, killed: Death, found: list[Death]) -> bool:

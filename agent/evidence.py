@@ -273,10 +273,18 @@ class RankReport:
         return min(self.coordinates, key=lambda c: c.age_ns, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenDeath:
+    """A death on another node, as old as this node sees it (``firsts``)."""
+
+    rank: int
+    age_ns: int
+
+
 @dataclass(frozen=True)
 class NodeReport:
     """One node's newest word on its ranks of one job; the unit that the evidence exchange merges by
-    (incarnation, version). ``ended``: every rank of the job on this node is gone."""
+    (incarnation, version). ``seen``: deaths on other nodes that may have been first."""
 
     job: str
     generation: int
@@ -286,3 +294,4 @@ class NodeReport:
     world_size: int
     ranks: tuple[RankReport, ...] = field(default_factory=tuple)
     contested: tuple[Contested, ...] = ()
+    seen: tuple[SeenDeath, ...] = ()

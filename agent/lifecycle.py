@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from scoutd.agent import revision, statement
+from scoutd.agent.deaths import unordered
 from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import ranks_text, seconds
@@ -47,7 +48,7 @@ class _Episode:
     cause: Cause
     seen: bool = True
     provisional: bool = False
-    """Confirmed while some nodes had not been heard, and not borne out since."""
+    """Confirmed while nodes in reach had more to say, and not borne out since."""
     ending: bool = False
     """It was judged by how ranks ended."""
     worded_ns: int = 0
@@ -136,7 +137,7 @@ class Ledger:
         ends = (f for f in findings if f.ending and f.hold is None)
         self._together = frozenset(_identity(f, f.about, job, generation) for f in ends)
         reports = self._close_back(snapshot, now_ns)
-        if not snapshot.stale:
+        if not _partial(snapshot):
             reports += self._reconsider(findings, job, generation, now_ns)
         for finding in sorted(findings, key=lambda f: f.hold is not None):
             reports += self._take(finding, snapshot, job, generation, now_ns)
@@ -360,7 +361,12 @@ def _identity(finding: Finding, ranks: Iterable[int], job: str, generation: int)
 
 def _episode(finding: Finding, ranks: frozenset[int], snapshot: Snapshot, now_ns: int) -> _Episode:
     living = revision.living(finding, snapshot)
-    return _Episode(ranks, finding.cause, True, bool(snapshot.stale), finding.ending, now_ns, living)
+    return _Episode(ranks, finding.cause, True, _partial(snapshot), finding.ending, now_ns, living)
+
+
+def _partial(snapshot: Snapshot) -> bool:
+    """What nodes in reach have to say is not all here."""
+    return bool(snapshot.stale) or unordered(snapshot)
 
 
 def _is_node_loss(finding: Finding) -> bool:

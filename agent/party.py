@@ -94,6 +94,7 @@ class Party:
     def observe(self, report: NodeReport, now_ns: int) -> list[Effect]:
         """This node's own report. It is published when it has to be and says something new."""
         effects = self.core.step(Observed(report), now_ns)
+        report = self.core.told(report, now_ns)
         self._last, self._observed_ns = report, now_ns
         self.exchange.replica.expect(report.world_size)
         if self.core.suspicious:

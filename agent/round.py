@@ -35,15 +35,15 @@ class Round:
         self,
         findings: Iterable[Finding],
         reach: Evidence | None,
-        stacks: bool,
+        more: bool,
         patience_ns: int,
         now_ns: int,
     ) -> bool:
-        """What was found may be said. ``reach`` is None where this node decides alone, ``stacks``: some that
-        would tell more are still to come. ``patience_ns``: ``round_s``, and more where the agent is late, for
-        what is missing is on its way then.
+        """What was found may be said. ``reach`` is None where this node decides alone, ``more``: stacks or
+        words of other nodes that belong to it are still to come. ``patience_ns``: ``round_s``, and more where
+        the agent is late, for what is missing is on its way then.
 
-        A finding that names a rank waits ``patience_ns`` at most for stale nodes and for stacks. One that
+        A finding that names a rank waits ``patience_ns`` at most, for stale nodes and for more. One that
         names nobody waits up to four times as long, until every node in reach has been heard of since: whom
         the missing evidence would name is not known yet. So does one without a majority.
         """
@@ -56,7 +56,7 @@ class Round:
             self._began_ns, self._about = now_ns, about
         lasted = now_ns - self._began_ns
         named = all(f.implicated for f in faults)
-        complete = not stacks if named else reach is None or reach.oldest_ns <= lasted
+        complete = not more if named else reach is None or reach.oldest_ns <= lasted
         if complete and (reach is None or not reach.stale):
             return True
         hurry = named and (reach is None or reach.majority)

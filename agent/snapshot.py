@@ -21,6 +21,7 @@ from scoutd.agent.evidence import (
     ProcessStatus,
     ProcessView,
     RankReport,
+    SeenDeath,
     Source,
 )
 
@@ -52,7 +53,8 @@ class Snapshot:
     whose newest report is not here: what their ranks have not done by now, or whether they still stand
     where they stood, is unknown. ``quiet``: how long ago a node was last heard of, in ns: its ranks' silence
     is proven until then. ``unplaced``: ranks that no report mentions and that must be on unreachable nodes
-    without a report; ``nodes`` has the name of the only such node, or "a or b".
+    without a report; ``nodes`` has the name of the only such node, or "a or b". ``seen``: by node, what it
+    says of deaths elsewhere.
     """
 
     world_size: int
@@ -66,6 +68,7 @@ class Snapshot:
     ages: Mapping[int, int] = field(default_factory=dict)
     quiet: Mapping[str, int] = field(default_factory=dict)
     unplaced: frozenset[int] = frozenset()
+    seen: Mapping[str, tuple[SeenDeath, ...]] = field(default_factory=dict)
     _known: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
     _lasting: dict[Callable[..., Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -282,9 +285,12 @@ def snapshot(
     ages: dict[int, int] = {}
     world = 0
     heard: set[str] = set()
+    seen: dict[str, tuple[SeenDeath, ...]] = {}
     for report, age_ns in reports:
         world = max(world, report.world_size)
         heard.add(report.node)
+        if report.seen:
+            seen[report.node] = report.seen
         for rank in report.ranks:
             known = ranks.get(rank.rank)
             if known is not None and known.process.status is not _GONE:
@@ -309,6 +315,7 @@ def snapshot(
         ages,
         quiet or {},
         unplaced,
+        seen,
     )
 
 

@@ -28,9 +28,11 @@ from scoutd.agent.evidence import (
     ProcessStatus,
     ProcessView,
     RankReport,
+    SeenDeath,
     Source,
     Stack,
 )
+from scoutd.agent.firsts import MOST_SEEN
 from scoutd.daemon.peer import replaycodec
 from scoutd.daemon.peer.tables import Reader, Writer, at, cut
 from scoutd.proto.v1 import evidence_pb2 as pb
@@ -76,6 +78,7 @@ def encode_report(report: NodeReport) -> bytes:
     writer = Writer(message)
     for rank in report.ranks:
         _write_rank(message.ranks.add(), rank, writer)
+    message.seen.extend(pb.SeenDeath(rank=each.rank, age_ns=each.age_ns) for each in report.seen)
     return message.SerializeToString()
 
 
@@ -100,6 +103,8 @@ def _decode(data: bytes) -> NodeReport:
         raise ValueError(f"no report: {error}") from error
     if not message.job or not message.node or len(message.ranks) > MAX_RANKS:
         raise ValueError("a report without job or node, or with too many ranks")
+    if len(message.seen) > MOST_SEEN:
+        raise ValueError(f"a report of {len(message.seen)} deaths elsewhere")
     reader = Reader(message)
     tables = replaycodec.Tables(message, reader)
     return NodeReport(
@@ -110,6 +115,7 @@ def _decode(data: bytes) -> NodeReport:
         version=message.version,
         world_size=message.world_size,
         ranks=tuple(_read_rank(each, reader, tables) for each in message.ranks),
+        seen=tuple(SeenDeath(each.rank, each.age_ns) for each in message.seen),
     )
 
 

@@ -80,7 +80,7 @@ RECIPE_READY: RecipeState
 RECIPE_DISABLED: RecipeState
 
 class NodeEvidence(_message.Message):
-    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks", "hashes", "recipes", "replays")
+    __slots__ = ("job", "generation", "node", "incarnation", "version", "world_size", "texts", "groups", "signatures", "ranks", "hashes", "recipes", "replays", "seen")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,7 @@ class NodeEvidence(_message.Message):
     HASHES_FIELD_NUMBER: _ClassVar[int]
     RECIPES_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     job: str
     generation: int
     node: str
@@ -107,7 +108,16 @@ class NodeEvidence(_message.Message):
     hashes: _containers.RepeatedScalarFieldContainer[int]
     recipes: _containers.RepeatedCompositeFieldContainer[RecipeIdentity]
     replays: _containers.RepeatedCompositeFieldContainer[ReplaySignature]
-    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ..., hashes: _Optional[_Iterable[int]] = ..., recipes: _Optional[_Iterable[_Union[RecipeIdentity, _Mapping]]] = ..., replays: _Optional[_Iterable[_Union[ReplaySignature, _Mapping]]] = ...) -> None: ...
+    seen: _containers.RepeatedCompositeFieldContainer[SeenDeath]
+    def __init__(self, job: _Optional[str] = ..., generation: _Optional[int] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[_Union[GroupIdentity, _Mapping]]] = ..., signatures: _Optional[_Iterable[_Union[CallSignature, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankEvidence, _Mapping]]] = ..., hashes: _Optional[_Iterable[int]] = ..., recipes: _Optional[_Iterable[_Union[RecipeIdentity, _Mapping]]] = ..., replays: _Optional[_Iterable[_Union[ReplaySignature, _Mapping]]] = ..., seen: _Optional[_Iterable[_Union[SeenDeath, _Mapping]]] = ...) -> None: ...
+
+class SeenDeath(_message.Message):
+    __slots__ = ("rank", "age_ns")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    AGE_NS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    age_ns: int
+    def __init__(self, rank: _Optional[int] = ..., age_ns: _Optional[int] = ...) -> None: ...
 
 class RecipeIdentity(_message.Message):
     __slots__ = ("recipe", "group", "peers", "kind", "mode", "state", "name", "reason")

@@ -23,6 +23,7 @@ from scoutd.agent.evidence import (
     ProcessStatus,
     ProcessView,
     RankReport,
+    SeenDeath,
     Source,
     Stack,
 )
@@ -138,7 +139,10 @@ ranks = st.builds(
     recipes=st.lists(recipes, max_size=2).map(tuple),
     replays=st.lists(replays, max_size=2).map(tuple),
 )
-reports = st.builds(NodeReport, names, u64, names, u64, u64, u32, st.lists(ranks, max_size=3).map(tuple))
+seen = st.lists(st.builds(SeenDeath, u32, u64), max_size=3).map(tuple)
+reports = st.builds(
+    NodeReport, names, u64, names, u64, u64, u32, st.lists(ranks, max_size=3).map(tuple), seen=seen
+)
 
 marks = st.builds(m.Mark, names, st.just("") | names, st.integers(0, 2**62 - 1), u64, u64, u64)
 mark_lists = st.lists(marks, max_size=4).map(tuple)

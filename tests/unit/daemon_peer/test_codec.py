@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scoutd.agent import messages as m
-from scoutd.agent.evidence import NodeReport
+from scoutd.agent.evidence import NodeReport, SeenDeath
+from scoutd.agent.firsts import MOST_SEEN
 from scoutd.agent.tally import Tallies
 from scoutd.daemon.peer import messagecodec, reportcodec, tallycodec
 from scoutd.proto.v1 import evidence_pb2, peer_pb2
@@ -37,6 +38,12 @@ REPLY_OF = {
 @given(reports.reports)
 def test_a_report_survives(report: NodeReport) -> None:
     assert reportcodec.decode_report(reportcodec.encode_report(report)) == report
+
+
+def test_a_report_of_too_many_deaths_elsewhere_is_refused() -> None:
+    seen = tuple(SeenDeath(rank, 0) for rank in range(MOST_SEEN + 1))
+    with pytest.raises(ValueError, match="deaths elsewhere"):
+        reportcodec.decode_report(reportcodec.encode_report(replace(healthy(2), seen=seen)))
 
 
 @settings(max_examples=30, deadline=None)
