@@ -66,6 +66,8 @@ class Known:
     ranks: tuple[int, ...]
     blamed: tuple[Implicated, ...]
     opened_age_ns: int
+    provisional: bool = False
+    ending: bool = False
 
 
 class Ledger:
@@ -103,14 +105,25 @@ class Ledger:
         """The events that are going on."""
         held = ((i, episode, self._verdicts[i]) for i, episode in self._episodes.items())
         return tuple(
-            Known(i, e.cause, v.state, tuple(sorted(e.ranks)), v.implicated, now_ns - v.opened_ns)
+            Known(
+                i,
+                e.cause,
+                v.state,
+                tuple(sorted(e.ranks)),
+                v.implicated,
+                now_ns - v.opened_ns,
+                e.provisional,
+                e.ending,
+            )
             for i, e, v in held
         )
 
     def resume(self, known: Iterable[Known], now_ns: int) -> None:
         """These events are going on, as ``known`` told; their verdicts say no more than that."""
         for each in known:
-            self._episodes[each.id] = _Episode(frozenset(each.ranks), each.cause)
+            self._episodes[each.id] = _Episode(
+                frozenset(each.ranks), each.cause, provisional=each.provisional, ending=each.ending
+            )
             self._verdicts[each.id] = Verdict(
                 id=each.id,
                 job="",

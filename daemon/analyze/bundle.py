@@ -185,4 +185,6 @@ def _known(told: Mapping[str, Any]) -> Known:
         ranks=tuple(told["ranks"]),
         blamed=tuple(Implicated(**each) for each in told["blamed"]),
         opened_age_ns=int(told["opened_age_ns"]),
+        provisional=bool(told.get("provisional", False)),
+        ending=bool(told.get("ending", False)),
     )

@@ -254,3 +254,13 @@ def test_how_ranks_ended_says_nothing_against_what_was_said_of_a_stall() -> None
     ledger = Ledger(8)
     see(ledger, 10, moment(stale="b"), stalled(0))
     assert see(ledger, 11, moment(), dead(2)) == []
+
+
+def test_what_gave_way_gives_way_again_where_the_moment_is_judged_again() -> None:
+    for first, all_of_them in ((dead(0), dead(0, 2)), (stalled(4), stalled(2))):
+        ledger, other = Ledger(8), Ledger(8)
+        see(ledger, 10, moment(stale="b"), first)
+        other.resume(ledger.known(ns(11)), ns(11))
+        said = [(v.id, v.state) for v in see(ledger, 11, moment(), all_of_them)]
+        assert [(v.id, v.state) for v in see(other, 11, moment(), all_of_them)] == said
+        assert len(said) == 3
