@@ -9,6 +9,8 @@ as strings, fields without presence always printed, so that a program finds ever
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from operator import is_
 from typing import Any, Final
 
 from google.protobuf import json_format
@@ -36,23 +38,42 @@ def wire_enum(field: str, name: str) -> Any:
     return dict(_ENUMS[field].items()).get(name, 0)
 
 
-def encode_verdict(verdict: Verdict, stamps: Stamps) -> pb.Verdict:
-    """The wire form of a verdict, with wall times."""
-    message = pb.Verdict(
+class Lists:
+    """The lists of a verdict that grow with the job, in their wire form. The states of a verdict follow each
+    other and share them: they are encoded once."""
+
+    def __init__(self) -> None:
+        self._of: tuple[object, ...] = ()
+        self._encoded = pb.Verdict()
+
+    def of(self, verdict: Verdict) -> pb.Verdict:
+        """A message that holds them and nothing else."""
+        lists = (verdict.cleared, verdict.peer_group, verdict.evidence)
+        if len(self._of) != len(lists) or not all(map(is_, self._of, lists)):
+            self._encoded = pb.Verdict(peer_group=verdict.peer_group)
+            _add_cleared(self._encoded, verdict.cleared)
+            _add_evidence(self._encoded, verdict.evidence)
+            self._of = lists
+        return self._encoded
+
+
+def encode_verdict(verdict: Verdict, stamps: Stamps, lists: Lists | None = None) -> pb.Verdict:
+    """The wire form of a verdict, with wall times. ``lists``: those of the verdict encoded before."""
+    words = pb.Verdict(
         id=verdict.id,
         job=verdict.job,
         generation=verdict.generation,
         operation=verdict.operation,
         implicated=[_implicated(each) for each in verdict.implicated],
-        cleared=[_cleared(each) for each in verdict.cleared],
-        peer_group=verdict.peer_group,
-        evidence=[_evidence(each) for each in verdict.evidence],
         stacks=[_stack(each.rank, each.stack) for each in verdict.stacks],
         death_notes=[_death_note(each.rank, each.note) for each in verdict.death_notes],
         summary=verdict.summary,
         suppressed_because=verdict.suppressed_because,
         detection_latency_ms=(verdict.detection_latency_ns or 0) / NS_PER_MS,
     )
+    message = pb.Verdict()
+    message.CopyFrom((lists or Lists()).of(verdict))
+    message.MergeFrom(words)
     for field in _ENUMS:
         setattr(message, field, wire_enum(field, getattr(verdict, field).value))
     _set_times(message, verdict, stamps)
@@ -72,12 +93,29 @@ def _implicated(each: Implicated) -> pb.Implicated:
     )
 
 
-def _cleared(each: Cleared) -> pb.Cleared:
-    return pb.Cleared(rank=each.rank, waits_for=each.waits_for, reason=each.reason)
+def _add_cleared(message: pb.Verdict, cleared: Iterable[Cleared]) -> None:
+    """Thousands of ranks wait in a few calls: lines that differ in the rank alone are copies of one."""
+    lines: dict[tuple[object, ...], pb.Cleared] = {}
+    for each in cleared:
+        key = (each.waits_for, each.reason)
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = pb.Cleared(waits_for=each.waits_for, reason=each.reason)
+        line.rank = each.rank
+        message.cleared.append(line)
 
 
-def _evidence(each: EvidenceItem) -> pb.EvidenceItem:
-    return pb.EvidenceItem(rank=each.rank, kind=each.kind, text=each.text)
+def _add_evidence(message: pb.Verdict, evidence: Iterable[EvidenceItem]) -> None:
+    """As ``_add_cleared``; what concerns all has no rank."""
+    lines: dict[tuple[object, ...], pb.EvidenceItem] = {}
+    for each in evidence:
+        key = (each.kind, each.text, each.rank is None)
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = pb.EvidenceItem(kind=each.kind, text=each.text)
+        if each.rank is not None:
+            line.rank = each.rank
+        message.evidence.append(line)
 
 
 def _stack(rank: int, stack: Stack) -> pb.Stack:

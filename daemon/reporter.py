@@ -34,11 +34,12 @@ class Reporter:
         self.metrics: Final = metrics
         self.hook: Final = hook
         self.stamps: Final = stamps
-        self._told: Final[dict[str, tuple[object, ...]]] = {}
+        self._told: Final[dict[str, Verdict]] = {}
+        self._lists: Final = codec.Lists()
 
     def report(self, verdict: Verdict, run: str) -> None:
         """Everyone who wants to know has this state of the verdict."""
-        message = codec.encode_verdict(verdict, self.stamps)
+        message = codec.encode_verdict(verdict, self.stamps, self._lists)
         entry = Entry(
             verdict.id, verdict.job, verdict.generation, run, verdict.state.value, codec.to_bytes(message)
         )
@@ -63,16 +64,18 @@ class Reporter:
 
     def _is_news(self, verdict: Verdict) -> bool:
         """True if watchers were never told this substance of the verdict."""
-        substance = _substance(verdict)
         before = self._told.pop(verdict.id, None)
-        self._told[verdict.id] = substance
+        self._told[verdict.id] = verdict
         if len(self._told) > KEPT_SUBSTANCES:
             del self._told[next(iter(self._told))]
-        return substance != before
+        return before is None or _gist(before) != _gist(verdict) or _lists(before) != _lists(verdict)
 
 
-def _substance(verdict: Verdict) -> tuple[object, ...]:
-    """What a verdict says, without ages and wording, which move all the time."""
+# The substance of a verdict is what it says without ages and wording, which move all the time.
+
+
+def _gist(verdict: Verdict) -> tuple[object, ...]:
+    """The short part of its substance."""
     return (
         verdict.state,
         verdict.status,
@@ -81,6 +84,12 @@ def _substance(verdict: Verdict) -> tuple[object, ...]:
         verdict.operation,
         verdict.action,
         tuple(each.rank for each in verdict.implicated),
+    )
+
+
+def _lists(verdict: Verdict) -> tuple[object, ...]:
+    """The part of its substance that grows with the job."""
+    return (
         tuple((each.rank, each.waits_for) for each in verdict.cleared),
         tuple((each.rank, each.stack.frames, each.stack.refused) for each in verdict.stacks),
         tuple((each.rank, each.note.kind, each.note.message) for each in verdict.death_notes),
