@@ -37,13 +37,14 @@ def behind(
         return frozenset()
     edges = _edges(ranks, places)
     suspects: set[Node] = {("rank", r) for r in roots}
+    late = _late(places, unmet)
     leading: set[Node] = set()
     found: set[Node] = set()
     for component in components(edges):
         inside = set(component)
         here = inside & suspects
         leads = any(t in leading for node in component for t in edges.get(node, ()) if t not in inside)
-        if leads or len(here) > 1 or not any(_late(node, places, unmet, inside) for node in here):
+        if leads or len(here) > 1 or not any(node[1] in late.get(n, ()) for node in here for n in component):
             found |= here & held
         if leads or here:
             leading |= inside
@@ -51,15 +52,12 @@ def behind(
 
 
 def _late(
-    node: Node,
-    places: Mapping[Rendezvous, Place],
-    unmet: Mapping[int, Collection[int]],
-    inside: Collection[Node],
-) -> bool:
-    """Somebody in the same circle waits for this rank to come."""
-    rank = node[1]
-    absent = any(rank in p.absent and ("place", at) in inside for at, p in places.items())
-    return absent or any(rank in peers and ("rank", r) in inside for r, peers in unmet.items())
+    places: Mapping[Rendezvous, Place], unmet: Mapping[int, Collection[int]]
+) -> dict[Node, Collection[int]]:
+    """The ranks that are waited for to come, by who waits: a place, or a rank in a transfer."""
+    found: dict[Node, Collection[int]] = {("place", at): place.absent for at, place in places.items()}
+    found.update((("rank", rank), peers) for rank, peers in unmet.items())
+    return found
 
 
 def leads_to(

@@ -8,7 +8,7 @@ what the rules ask for; each rule starts from its own list. All lists are in the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,13 +29,15 @@ GONE: Final = ProcessStatus.GONE
 class Census:
     """``inside``: by rank its unfinished call, the awaited one first, then the oldest. ``pending``: by place
     the collectives that living ranks have not finished; ``unfinished``: these, and those that a death or an
-    exception ended. ``exchanges``: collectives whose splits are told, finished or not. ``transfers``: P2P
-    calls in which a host waits. ``outside``: ranks that wait for a key of the store. ``stopped``: ranks whose
-    process is. ``ended``: reports of processes that are gone or told why they will be."""
+    exception ended; ``finished``: places that somebody has left. ``exchanges``: collectives whose splits are
+    told, finished or not. ``transfers``: P2P calls in which a host waits. ``outside``: ranks that wait for a
+    key of the store. ``stopped``: ranks whose process is. ``ended``: reports of processes that are gone or
+    told why they will be."""
 
     inside: Mapping[int, Call]
     pending: Mapping[Rendezvous, Sequence[Own]]
     unfinished: Mapping[Rendezvous, Sequence[Own]]
+    finished: Set[Rendezvous]
     exchanges: Sequence[Own]
     transfers: Sequence[Own]
     outside: frozenset[int]
@@ -51,6 +53,7 @@ def census(snapshot: Snapshot) -> Census:
 def _census(snapshot: Snapshot) -> Census:
     inside: dict[int, Call] = {}
     unfinished: dict[Rendezvous, list[Own]] = defaultdict(list)
+    finished: set[Rendezvous] = set()
     exchanges: list[Own] = []
     others: list[Own] = []
     failed = False
@@ -62,6 +65,8 @@ def _census(snapshot: Snapshot) -> Census:
                 exchanges.append((rank, call))
             if call.state is not PENDING:
                 if call.state is CallState.DONE:
+                    if collective:
+                        finished.add((call.group, call.sequence))
                     continue
                 failed = True
             if first is None or (call.waiting, call.age_ns) > (first.waiting, first.age_ns):
@@ -77,6 +82,7 @@ def _census(snapshot: Snapshot) -> Census:
         inside=inside,
         pending=_pending(snapshot) if broken else unfinished,
         unfinished=unfinished,
+        finished=finished,
         exchanges=exchanges,
         transfers=[(rank, call) for rank, call in others if call.peer is not None],
         outside=frozenset([r for r, report in snapshot.ranks.items() if r in stores or _in_store(report)]),

@@ -78,10 +78,11 @@ def exact(evidence: Sequence[Hashable | None]) -> Consensus:
     said something else; INCONCLUSIVE otherwise. Reference: SCOUT §2, algorithm 1, lines 4–9.
     """
     items = tuple(evidence)
-    schemes = sorted({item.scheme for item in items if isinstance(item, Signature)})
+    counts = Counter(items)
+    counts.pop(None, None)
+    schemes = sorted({item.scheme for item in counts if isinstance(item, Signature)})
     if len(schemes) > 1:
         return _inconclusive(items, f"mixed schemes: {', '.join(map(str, schemes))}")
-    counts = Counter(item for item in items if item is not None)
     unsound = sum(counts.pop(item) for item in list(counts) if not _sound(item))
     if not counts:
         return _inconclusive(items, f"not finite: all {unsound}" if unsound else "no evidence")

@@ -16,6 +16,7 @@ What is left is *primary*. The first primary death is the cause; another one cou
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -110,7 +111,12 @@ def _deaths(snapshot: Snapshot) -> list[Death]:
 def _judged(snapshot: Snapshot) -> list[Death]:
     reported = snapshot.once(_reported, lasting=True)
     aged = [replace(d, age_ns=d.age_ns + snapshot.age_ns(d.rank)) for d in reported]
-    return [replace(d, kind=Kind.POLITE) if _swept_up(snapshot, d, aged) else d for d in aged]
+    failed: dict[str, int] = {}
+    for death in aged:
+        if death.kind in CONSEQUENCES:
+            node = snapshot.nodes[death.rank]
+            failed[node] = max(death.age_ns, failed.get(node, 0))
+    return [replace(d, kind=Kind.POLITE) if _swept_up(snapshot, d, failed) else d for d in aged]
 
 
 def _falls(snapshot: Snapshot) -> tuple[firsts.Fall, ...]:
@@ -121,8 +127,9 @@ def _falls(snapshot: Snapshot) -> tuple[firsts.Fall, ...]:
     )
 
 
-def _swept_up(snapshot: Snapshot, killed: Death, found: list[Death]) -> bool:
+def _swept_up(snapshot: Snapshot, killed: Death, failed: Mapping[str, int]) -> bool:
     """A SIGKILL long after another rank of the same node had failed: the launcher's patience was over.
+    ``failed``: by node, the age of its first consequence.
 
     The times of one node are of one clock, and exits are noticed within ``SWEEP_NS``. A rank that showed life
     after that failure did not cause it, however soon it was killed.
@@ -130,10 +137,8 @@ def _swept_up(snapshot: Snapshot, killed: Death, found: list[Death]) -> bool:
     report = snapshot.ranks[killed.rank]
     if killed.kind is not Kind.PRIMARY or report.process.signal != signal.SIGKILL or report.process.oom:
         return False
-    node = snapshot.nodes[killed.rank]
-    near = [d.age_ns for d in found if d.kind in CONSEQUENCES and snapshot.nodes[d.rank] == node]
     lived = min(killed.age_ns + SWEEP_NS, _last_sign_age(report) + snapshot.age_ns(killed.rank))
-    return max(near, default=0) > lived
+    return failed.get(snapshot.nodes[killed.rank], 0) > lived
 
 
 def _reported(snapshot: Snapshot) -> list[Death]:
@@ -178,10 +183,10 @@ def primaries(found: list[Death]) -> list[Death]:
         return []
     first = own[0]
     tied = [d for d in own if first.age_ns - d.age_ns <= TIE_NS]
-    others = [d for d in found if d.kind is not Kind.PRIMARY]
+    same = [d for d in own if first.age_ns - d.age_ns > TIE_NS and _same_exception(first, d)]
+    others = len(own) < len(found)
     if all(d.what == "was killed by SIGKILL" for d in tied) and len(tied) > 1 and not others:
         tied = [first]
-    same = [d for d in own if d not in tied and _same_exception(first, d)]
     return tied + same
 
 

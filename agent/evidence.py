@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 
 from scoutd.agent.replay import RecipeView, ReplayCost, ReplayResult
 
@@ -125,14 +126,18 @@ class Members:
 
     def __iter__(self) -> Iterator[int]:
         for start, stride, count in self.runs:
-            for k in range(count):
-                yield start + k * stride
+            if stride:
+                yield from range(start, start + count * stride, stride)
+            else:
+                yield from repeat(start, count)
 
     def __contains__(self, rank: object) -> bool:
-        return isinstance(rank, int) and any(
-            rank in range(start, start + count * stride, stride) if stride else rank == start
-            for start, stride, count in self.runs
-        )
+        if not isinstance(rank, int):
+            return False
+        for start, stride, count in self.runs:
+            if rank in range(start, start + count * stride, stride) if stride else rank == start:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

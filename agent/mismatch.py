@@ -59,9 +59,7 @@ def judge(snapshot: Snapshot, at: Rendezvous) -> Mismatch | None:
     if facts is None or facts.members is None:
         return None
     calls = {r: c for r in facts.members if r in snapshot.ranks and (c := snapshot.call_at(r, at))}
-    if len(calls) < 2 or _all_equal(calls.values()):
-        return None
-    if any(call.fingerprint.operation == "" for call in calls.values()):
+    if len(calls) < 2 or any(call.fingerprint.operation == "" for call in calls.values()):
         return None
     members = tuple(facts.members)
     comparable = _comparable(calls)
@@ -71,11 +69,6 @@ def judge(snapshot: Snapshot, at: Rendezvous) -> Mismatch | None:
     attributed = consensus.status is Status.ATTRIBUTED
     minority = tuple(r for r, out in zip(members, consensus.outliers, strict=True) if out and attributed)
     return Mismatch(at, members, calls, consensus, minority)
-
-
-def _all_equal(calls: Iterable[Call]) -> bool:
-    """Nothing distinguishes them, whatever is compared."""
-    return len({_words(call.fingerprint) for call in calls}) == 1
 
 
 def _comparable(calls: dict[int, Call]) -> dict[int, Fingerprint]:
@@ -99,8 +92,14 @@ def _essence(fingerprint: Fingerprint, mixed: bool) -> Fingerprint:
 
 
 def _open_places(snapshot: Snapshot) -> Iterable[Rendezvous]:
-    open_places = census(snapshot).unfinished.items()
-    oldest = {at: max([c.age_ns + snapshot.age_ns(r) for r, c in calls]) for at, calls in open_places}
+    """Those at which the calls are not all known to be equal."""
+    seen = census(snapshot)
+    doubtful = [
+        (at, own)
+        for at, own in seen.unfinished.items()
+        if at in seen.finished or len({_words(call.fingerprint) for _, call in own}) > 1
+    ]
+    oldest = {at: max(c.age_ns + snapshot.age_ns(r) for r, c in own) for at, own in doubtful}
     return sorted(oldest, key=lambda at: (-oldest[at], at))
 
 

@@ -99,10 +99,12 @@ def _last_place(snapshot: Snapshot, failed: Collection[int], gone: Collection[in
 def passed(snapshot: Snapshot, graph: WaitGraph, ranks: Collection[int]) -> Missing | None:
     """Among ranks that wait for each other: those who passed by a place that the others had to enter before
     that step, or those who entered one that all others passed by. None where C3 names nobody."""
+    circle = frozenset(ranks)
     for place in graph.places.values():
-        inside = place.blocked.intersection(ranks)
+        inside = place.blocked & circle
         steps = [s for r in inside if (s := alignment.step_at(snapshot.ranks.get(r), place.at)) is not None]
-        later = [r for r in place.absent if r in ranks and steps and _step(snapshot, r) > max(steps)]
+        last = max(steps, default=None)
+        later = [r for r in place.absent if last is not None and r in circle and _step(snapshot, r) > last]
         found = _judge(snapshot, place, dict.fromkeys(later, False), passed=True) if later else None
         if found is not None and found.minority:
             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scoutd.agent.census import census
 from scoutd.agent.evidence import Call, CallState, Frame, Phase, ProcessStatus, RankReport
@@ -12,6 +12,9 @@ from scoutd.agent.verdict import Cleared, EvidenceItem, Implicated
 from scoutd.agent.waitfor import WaitGraph
 
 MOST_WAITS = 32
+_GONE = ProcessStatus.GONE
+"""Until Python 3.12 a member of an enum costs ten times as much to look up as a name of the module."""
+
 NOT_USER_CODE = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
 
 
@@ -90,63 +93,68 @@ def _call_text(snapshot: Snapshot, call: Call) -> str:
 
 def cleared(snapshot: Snapshot, graph: WaitGraph, implicated: Sequence[int]) -> tuple[Cleared, ...]:
     """Everybody whom the verdict acquits, each with the ranks that it waits for."""
-    guilty = set(implicated)
-    distinct = {id(targets): targets for targets in graph.waits_for.values()}
-    short = {key: _shortened(targets, guilty) for key, targets in distinct.items()}
-    waits = {rank: short[id(targets)] for rank, targets in graph.waits_for.items()}
-    calls = _pending_texts(snapshot)
-    mates = _Mates(snapshot, guilty)
-    return tuple(
-        [
-            _clear(snapshot, rank, waits.get(rank) or mates.of(rank), calls.get(rank, ""))
-            for rank in snapshot.numbers
-            if rank not in guilty
-        ]
-    )
+    guilty = frozenset(implicated)
+    acquittal = _Acquittal(snapshot, graph, guilty)
+    others = [snapshot.ranks[rank] for rank in snapshot.numbers if rank not in guilty]
+    return tuple([acquittal.of(report) for report in others])
 
 
-def _shortened(waits: tuple[int, ...], guilty: set[int]) -> tuple[int, ...]:
+class _Acquittal:
+    """Why ranks are cleared where the ``guilty`` are named. What many ranks share is worked out once."""
+
+    def __init__(self, snapshot: Snapshot, graph: WaitGraph, guilty: frozenset[int]) -> None:
+        distinct = {id(targets): targets for targets in graph.waits_for.values()}
+        short = {key: _shortened(targets, guilty) for key, targets in distinct.items()}
+        self._snapshot = snapshot
+        self._guilty = guilty
+        self._waits = {rank: short[id(targets)] for rank, targets in graph.waits_for.items()}
+        self._calls = _pending_texts(snapshot)
+        self._reasons = {call: f"waits in {call}" for call in set(self._calls.values())}
+        self._named: dict[int, frozenset[int]] = {}
+        self._mates: dict[frozenset[int], tuple[int, ...]] = {}
+
+    def of(self, report: RankReport) -> Cleared:
+        rank = report.rank
+        if not report.observed:
+            away = rank in self._snapshot.unplaced
+            why = "its node is out of reach" if away else "not observed: no shim in this process"
+            return Cleared(rank, (), why)
+        waits = self._waits.get(rank) or self._mates_of(report)
+        call = self._calls.get(rank)
+        if report.process.status is _GONE:
+            return Cleared(rank, waits, f"ended later, in {call}" if call else "ended later")
+        if call:
+            return Cleared(rank, waits, self._reasons[call])
+        if self._snapshot.silence_ns(rank) > NS_PER_S:
+            return Cleared(rank, waits, f"in {where(report)}, nobody waits for it")
+        return Cleared(rank, (), f"makes progress ({where(report)})")
+
+    def _mates_of(self, report: RankReport) -> tuple[int, ...]:
+        """The guilty members of the groups in which this rank has an unfinished call."""
+        groups = frozenset([call.group for call in report.calls if call.state is not CallState.DONE])
+        known = self._mates.get(groups)
+        if known is None:
+            mates = frozenset().union(*map(self._named_in, groups))
+            known = self._mates[groups] = _shortened(tuple(sorted(mates)), self._guilty)
+        return known
+
+    def _named_in(self, group: int) -> frozenset[int]:
+        known = self._named.get(group)
+        if known is None:
+            facts = self._snapshot.groups.get(group)
+            members = facts.members if facts is not None and facts.members is not None else ()
+            few, many = sorted((members, self._guilty), key=len)
+            known = self._named[group] = frozenset(rank for rank in few if rank in many)
+        return known
+
+
+def _shortened(waits: tuple[int, ...], guilty: Collection[int]) -> tuple[int, ...]:
     """At most ``MOST_WAITS`` of them; the implicated ones stay. A verdict has a line for every rank."""
     if len(waits) <= MOST_WAITS:
         return waits
     named = [r for r in waits if r in guilty][:MOST_WAITS]
     others = [r for r in waits if r not in guilty]
     return tuple(sorted([*named, *others[: MOST_WAITS - len(named)]]))
-
-
-def _clear(snapshot: Snapshot, rank: int, waits: tuple[int, ...], call: str) -> Cleared:
-    report = snapshot.ranks[rank]
-    if rank in snapshot.unplaced:
-        return Cleared(rank, (), "its node is out of reach")
-    if not report.observed:
-        return Cleared(rank, (), "not observed: no shim in this process")
-    if report.process.status is ProcessStatus.GONE:
-        return Cleared(rank, waits, f"ended later, in {call}" if call else "ended later")
-    if call:
-        return Cleared(rank, waits, f"waits in {call}")
-    if snapshot.silence_ns(rank) > NS_PER_S:
-        return Cleared(rank, waits, f"in {where(report)}, nobody waits for it")
-    return Cleared(rank, (), f"makes progress ({where(report)})")
-
-
-class _Mates:
-    """The implicated members of the groups in which a rank has an unfinished call."""
-
-    def __init__(self, snapshot: Snapshot, guilty: set[int]) -> None:
-        self._snapshot = snapshot
-        self._guilty = guilty
-        self._members: dict[frozenset[int], tuple[int, ...]] = {}
-
-    def of(self, rank: int) -> tuple[int, ...]:
-        groups = frozenset(c.group for c in self._snapshot.ranks[rank].calls if c.state is not CallState.DONE)
-        known = self._members.get(groups)
-        if known is None:
-            known = self._members[groups] = tuple(sorted(r for r in self._guilty if self._inside(r, groups)))
-        return known
-
-    def _inside(self, rank: int, groups: frozenset[int]) -> bool:
-        facts = (self._snapshot.groups.get(group) for group in groups)
-        return any(f is not None and f.members is not None and rank in f.members for f in facts)
 
 
 def waiters_text(graph: WaitGraph, roots: Iterable[int]) -> str:

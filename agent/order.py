@@ -16,7 +16,7 @@ from scoutd.agent.components import Node, components
 from scoutd.agent.consensus import Consensus, exact
 from scoutd.agent.snapshot import Rendezvous, Snapshot
 from scoutd.agent.verdict import Status
-from scoutd.agent.waitfor import Place, WaitGraph
+from scoutd.agent.waitfor import WaitGraph
 
 MOST_PLACES: Final = 64
 """Places of one cycle that are compared pairwise."""
@@ -57,15 +57,12 @@ def _edges(graph: WaitGraph) -> dict[Node, list[Node]]:
 
 
 def _judge(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Cycle:
-    inside = set(ranks)
-    places = [
-        place
-        for place in graph.places.values()
-        if place.blocked & inside and inside.intersection(place.absent)
-    ]
+    inside = frozenset(ranks)
+    sides = [_Side(p.at, p.blocked & inside, inside.intersection(p.absent)) for p in graph.places.values()]
+    sides = [side for side in sides if side.here and side.absent]
     undecided = Cycle(ranks, (), (), None)
-    for one, other in combinations(places[:MOST_PLACES], 2):
-        if not _crossed(one, other, inside):
+    for one, other in combinations(sides[:MOST_PLACES], 2):
+        if one.here.isdisjoint(other.absent) or other.here.isdisjoint(one.absent):
             continue
         members, consensus = _orders(snapshot, one, other)
         minority = tuple(m for m, out in zip(members, consensus.outliers, strict=True) if out)
@@ -76,16 +73,19 @@ def _judge(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Cycl
     return undecided
 
 
-def _crossed(one: Place, other: Place, inside: set[int]) -> bool:
-    """Some rank is at ``one`` and absent at ``other``, and another the other way round."""
-    forward = one.blocked & inside & set(other.absent)
-    backward = other.blocked & inside & set(one.absent)
-    return bool(forward and backward)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A place of a cycle: which of its ranks are there, and which have not come."""
+
+    at: Rendezvous
+    here: frozenset[int]
+    absent: frozenset[int]
 
 
-def _orders(snapshot: Snapshot, one: Place, other: Place) -> tuple[list[int], Consensus]:
+def _orders(snapshot: Snapshot, one: _Side, other: _Side) -> tuple[list[int], Consensus]:
     first, second = snapshot.groups[one.at[0]].members, snapshot.groups[other.at[0]].members
-    both = [rank for rank in first or () if second is not None and rank in second]
+    others = frozenset(second or ())
+    both = [rank for rank in first or () if rank in others]
     return both, exact([_order(snapshot, rank, one.at, other.at) for rank in both])
 
 

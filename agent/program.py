@@ -144,7 +144,8 @@ def missing_finding(snapshot: Snapshot, graph: WaitGraph, found: Missing) -> Fin
     """COLLECTIVE_MISSING: a rank left without a collective that the others made, or made one more."""
     place = _place_text(snapshot, found.place.at)
     named = found.minority
-    waiting = [r for r in found.members if r not in found.place.absent]
+    absent = frozenset(found.place.absent)
+    waiting = [r for r in found.members if r not in absent]
     if not named:
         what = f"{ranks_text(waiting)} wait in {place}, {ranks_text(found.place.absent)} ended without it"
     elif found.added and found.passed:

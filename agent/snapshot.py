@@ -225,22 +225,21 @@ def collectives(report: RankReport) -> Iterable[Call]:
 
 def _groups(moment: Snapshot) -> Mapping[int, GroupFacts]:
     """Of each group the first name and the first members that somebody tells."""
-    found: dict[int, GroupFacts] = {}
+    names: dict[int, str] = {}
+    members: dict[int, Members] = {}
     complete: set[int] = set()
     for report in moment.ranks.values():
         for view in report.groups:
             group = view.group
             if group in complete:
                 continue
-            known = found.get(group, _NOTHING)
-            members = view.members if known.members is None else known.members
-            found[group] = known = GroupFacts(group, known.name or _name(view), members)
-            if known.name and members is not None:
+            if not names.get(group):
+                names[group] = _name(view)
+            if view.members is not None:
+                members.setdefault(group, view.members)
+            if names[group] and group in members:
                 complete.add(group)
-    return found
-
-
-_NOTHING: Final = GroupFacts(0, "", None)
+    return {group: GroupFacts(group, name, members.get(group)) for group, name in names.items()}
 
 
 def _name(view: GroupView) -> str:

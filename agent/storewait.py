@@ -9,13 +9,21 @@ Who has passed the operation, or waits in a collective for somebody, is a victim
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from scoutd.agent import silence
 from scoutd.agent.evidence import Call, CallKind, CallState, RankReport
 from scoutd.agent.finding import Finding
-from scoutd.agent.narrative import cleared, implicate, nodes_text, rank_evidence, ranks_text, where
+from scoutd.agent.narrative import (
+    MOST_WAITS,
+    cleared,
+    implicate,
+    nodes_text,
+    rank_evidence,
+    ranks_text,
+    where,
+)
 from scoutd.agent.settings import Settings
 from scoutd.agent.silence import Level, phase_of
 from scoutd.agent.snapshot import Snapshot
@@ -80,6 +88,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, late: Late, settings: Settings
         return None
     least = min(judged.values(), key=lambda j: list(Level).index(j.level))
     named = late.ranks if late.named else ()
+    waiting = frozenset(late.waiting)
     operation = f"{late.call.fingerprint.operation} {late.call.fingerprint.argument or ''}".strip()
     first = snapshot.ranks[late.ranks[0]]
     verb = "have" if len(late.ranks) > 1 else "has"
@@ -101,7 +110,7 @@ def finding(snapshot: Snapshot, graph: WaitGraph, late: Late, settings: Settings
         ),
         suspects=late.ranks,
         cleared=tuple(
-            replace(each, waits_for=named) if each.rank in late.waiting else each
+            each._replace(waits_for=named[:MOST_WAITS]) if each.rank in waiting else each
             for each in cleared(snapshot, graph, late.ranks)
         ),
         phase=phase_of(first),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from scoutd.agent.evidence import DeathNote, Phase, Stack
 
@@ -89,17 +90,16 @@ class Implicated:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """A rank that the verdict acquits. ``waits_for``: the ranks it waited for, empty if for nobody."""
+class Cleared(NamedTuple):
+    """A rank that the verdict acquits. ``waits_for``: the ranks it waited for, empty if for nobody. Thousands
+    are made at once, a tuple in half the time of a frozen dataclass."""
 
     rank: int
     waits_for: tuple[int, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceItem:
+class EvidenceItem(NamedTuple):
     """One line of the argument: which rank (None: all), what kind, what was seen."""
 
     rank: int | None

@@ -85,7 +85,7 @@ def _nothing(seen: Snapshot, moment: Moment) -> Finding:
 
 def _in_words_of_dumps(finding: Finding, unknown: Mapping[int, str]) -> Finding:
     """What is said of ranks whose dumps tell nothing, in the words of dumps."""
-    cleared = tuple(replace(c, reason=unknown[c.rank]) if c.rank in unknown else c for c in finding.cleared)
+    cleared = tuple(c._replace(reason=unknown[c.rank]) if c.rank in unknown else c for c in finding.cleared)
     suspects = sorted(set(finding.suspects) & set(unknown))
     summary = finding.summary
     if suspects and not finding.implicated:
@@ -102,6 +102,6 @@ def _with_waits(finding: Finding, seen: Snapshot) -> Finding:
     return replace(
         finding,
         cleared=tuple(
-            c if c.waits_for else replace(c, waits_for=reached.get(c.rank, ())) for c in finding.cleared
+            c if c.waits_for else c._replace(waits_for=reached.get(c.rank, ())) for c in finding.cleared
         ),
     )

@@ -15,7 +15,7 @@ def seen(job: Job) -> Census:
 
 
 def test_a_job_that_trains_is_in_the_middle_of_nothing() -> None:
-    assert seen(Job(4)) == Census({}, {}, {}, [], [], frozenset(), [], [])
+    assert seen(Job(4)) == Census({}, {}, {}, set(), [], [], frozenset(), [], [])
 
 
 def test_a_rank_is_inside_the_call_that_its_host_awaits_first_and_then_the_oldest() -> None:
@@ -25,8 +25,9 @@ def test_a_rank_is_inside_the_call_that_its_host_awaits_first_and_then_the_oldes
     job.waits(2, sequence=7, seconds=5.0, waiting=False)
     job.waits(2, sequence=8, seconds=6.0, waiting=False)
     job.waits(3, sequence=6, state=CallState.DONE)
-    inside = {rank: call.sequence for rank, call in seen(job).inside.items()}
-    assert inside == {1: 7, 2: 8}
+    told = seen(job)
+    assert {rank: call.sequence for rank, call in told.inside.items()} == {1: 7, 2: 8}
+    assert told.finished == {(WORLD, 6)}
 
 
 def test_what_death_and_exceptions_ended_is_unfinished_and_not_pending() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scoutd.agent.evidence import Call, CallKind, CallState, Fingerprint, Phase, Source
+from scoutd.agent.narrative import MOST_WAITS
 from scoutd.agent.verdict import Cause, State, Status
 from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
 
@@ -93,3 +94,16 @@ def test_who_has_passed_it_or_waits_for_others_is_not_late() -> None:
     job.waits(3)
     (verdict,) = confirmed(job.run(1.0))
     assert implicated(verdict) != [3]
+
+
+def test_a_line_tells_few_of_many_late_ranks() -> None:
+    """Everybody waits for a third of the job: a verdict grows with the ranks, not with their square."""
+    job = Job(120)
+    for rank in range(120):
+        if rank % 3:
+            asks(job, rank, "a")
+        else:
+            job.hangs(rank)
+    (verdict,) = confirmed(job.run(1.0))
+    assert implicated(verdict) == list(range(0, 120, 3))
+    assert {len(each.waits_for) for each in verdict.cleared} == {MOST_WAITS}
