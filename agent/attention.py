@@ -29,10 +29,13 @@ STACK_SHARE: Final = 0.5
 PAUSE_NS_PER_RANK: Final = 50_000
 """Five times what a look costs: a fifth of a core at most. 200 ms for 4,000 ranks, 5 s for 100,000."""
 
-INCOMPLETE_NS_PER_RANK: Final = 1_000_000
-INCOMPLETE_MOST_NS: Final = 1_000_000_000
-"""While evidence is missing, looks only make sure that the missing is not waited for without end: a second,
-which is what a round lasts, for 1,000 ranks and more."""
+INCOMPLETE_NS_PER_RANK: Final = 3_000_000
+INCOMPLETE_MOST_NS: Final = 3_000_000_000
+"""While evidence is missing, looks only make sure that the missing is not waited for without end: so long
+after the last report of another node, three seconds for 1,000 ranks and more."""
+
+INCOMPLETE_GAPS: Final = 3
+"""Synchronisations in which nothing came; one or two may have been with peers that lack the same."""
 
 SETTLED_NS_PER_RANK: Final = 5_000_000
 SETTLED_LEAST_NS: Final = 1_000_000_000
@@ -63,18 +66,33 @@ class _Line:
     urgent: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """All of them. ``moved_ns``: when the rank that has been silent the longest moved last, None without
+    ranks."""
+
+    moved_ns: int | None
+    lives: bool
+    urgent: bool
+
+
 Reports = Mapping[str, tuple[NodeReport, int]]
 """By node: its report, and when it was true."""
 
 
 class Attention:
-    """``late_ns``: how late this agent's own rounds come of late."""
+    """``late_ns``: how late this agent's own rounds come of late. ``gap_ns``: how far apart its
+    synchronisations are, by which what is missing comes."""
 
     def __init__(self) -> None:
         self.late_ns = 0
+        self.gap_ns = 0
         self._lines: dict[str, _Line] = {}
+        self._summed: Reports = {}
+        self._sum = _Summary(None, False, False)
         self._looked_ns: int | None = None
         self._incomplete_ns: int | None = None
+        self._held = 0
         self._most_ns = 0
         self._complete = False
 
@@ -85,17 +103,18 @@ class Attention:
 
     def longest_ns(self, reports: Reports, now_ns: int) -> int:
         """The longest silence of any rank, the agent's own pauses included."""
-        return max((line.longest_ns + now_ns - reports[n][1] for n, line in self._read(reports)), default=0)
+        moved_ns = self._read(reports).moved_ns
+        return 0 if moved_ns is None else now_ns - moved_ns
 
     def lives(self, reports: Reports) -> bool:
         """Some process of the job is not gone."""
-        return any(line.lives for _, line in self._read(reports))
+        return self._read(reports).lives
 
     def due(
         self, reports: Reports, mine: Iterable[RankReport], timeout_ns: int, complete: bool, now_ns: int
     ) -> bool:
         """All nodes have to be looked at now. ``complete``: every node's newest report is here."""
-        urgent = any(line.urgent for _, line in self._read(reports))
+        urgent = self._read(reports).urgent
         longest = self.longest_ns(reports, now_ns)
         if not urgent and longest < timeout_ns * STACK_SHARE:
             return False
@@ -105,10 +124,11 @@ class Attention:
 
     def rested(self, reports: Reports, complete: bool, now_ns: int, settled: bool = False) -> bool:
         """The last look is long enough ago, or was at less than there is now. Where evidence is missing, it
-        is given as much time to come before the first look. ``settled``: a fault is confirmed, and nothing
-        new was heard since, or only a part of what there is."""
-        if complete or self._incomplete_ns is None:
+        is given as much time to come before the first look, and again whenever some of it came. ``settled``:
+        a fault is confirmed, and nothing new was heard since, or only a part of what there is."""
+        if complete or self._incomplete_ns is None or len(reports) > self._held:
             self._incomplete_ns = None if complete else now_ns
+        self._held = len(reports) if complete else max(self._held, len(reports))
         last_ns = max((at for at in (self._looked_ns, self._incomplete_ns) if at is not None), default=None)
         if last_ns is None or (complete and not self._complete):
             return True
@@ -118,7 +138,9 @@ class Attention:
             return True
         pause = PAUSE_NS_PER_RANK * ranks
         if not complete:
-            pause = max(pause, min(INCOMPLETE_NS_PER_RANK * ranks, INCOMPLETE_MOST_NS))
+            everybody = max(report.world_size for report, _ in reports.values()) or ranks
+            pause = max(pause, min(INCOMPLETE_NS_PER_RANK * everybody, INCOMPLETE_MOST_NS))
+            pause = max(pause, min(INCOMPLETE_GAPS * self.gap_ns, LATE_NS_PER_RANK * everybody, LATE_MOST_NS))
         if settled:
             pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
         if self.late_ns >= LATE_NS:
@@ -131,15 +153,24 @@ class Attention:
         """A look was taken."""
         self._looked_ns, self._complete = now_ns, complete
 
-    def _read(self, reports: Reports) -> Iterable[tuple[str, _Line]]:
-        lines = self._lines
-        if len(lines) > len(reports):
-            self._lines = lines = {node: line for node, line in lines.items() if node in reports}
-        for node, (report, _) in reports.items():
-            line = lines.get(node)
-            if line is None or line.report is not report:
-                lines[node] = _line(report)
-        return lines.items()
+    def _read(self, reports: Reports) -> _Summary:
+        """Asked for several times between two changes of them."""
+        if reports != self._summed:
+            self._summed = dict(reports)
+            known = self._lines
+            self._lines = {
+                node: line
+                if (line := known.get(node)) is not None and line.report is report
+                else _line(report)
+                for node, (report, _) in reports.items()
+            }
+            lines = self._lines.values()
+            self._sum = _Summary(
+                min((reports[n][1] - line.longest_ns for n, line in self._lines.items()), default=None),
+                any(line.lives for line in lines),
+                any(line.urgent for line in lines),
+            )
+        return self._sum
 
 
 def _line(report: NodeReport) -> _Line:

@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from scoutd.agent.acquaintance import Acquaintance
 from scoutd.agent.flight import Flight
 from scoutd.agent.messages import (
     Mark,
@@ -39,6 +40,7 @@ from scoutd.agent.messages import (
 from scoutd.agent.pace import LATE_FACTOR, Pace
 from scoutd.agent.partners import Partners
 from scoutd.agent.piggyback import Piggyback
+from scoutd.agent.reach import Reach
 from scoutd.agent.replica import Replica
 from scoutd.agent.roundtrip import RoundTrip
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
@@ -54,17 +56,6 @@ STOOD_STILL_NS = NS_PER_S
 """Who was not asked what is due for so long, and is not late anyway, did not run (``Settings.max_gap_s`` is
 the core's measure)."""
 
-MOST_JOIN_PAUSE_NS = 4 * NS_PER_S
-"""Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
-
-
-@dataclass
-class _Suspicion:
-    """A node that did not answer, while others are asked about it."""
-
-    waiting: set[str]
-    since_ns: int
-
 
 @dataclass
 class Exchange:
@@ -74,8 +65,6 @@ class Exchange:
     settings: ExchangeSettings
     random: random.Random
     seeds: tuple[str, ...] = ()
-    unreachable: dict[str, int] = field(default_factory=dict)
-    """Nodes out of reach, with the local time since when."""
 
     def __post_init__(self) -> None:
         s = self.settings
@@ -87,14 +76,18 @@ class Exchange:
         self._ticked_ns = self._woke_ns = 0
         self._next_probe_ns = 0
         self._next_sync_ns = 0
-        self._next_join_ns = 0
-        self._join_pause_ns = _ns(s.probe_interval_s)
+        self._acquaintance = Acquaintance(s, self.random)
         self._partners = Partners(self.replica.me, s.partners, self.random)
         self._piggyback = Piggyback(self.replica.me, s.piggyback, self.random)
         self.pace = Pace(s)
         self._flight = Flight(s.in_flight)
-        self._suspicions: dict[str, _Suspicion] = {}
+        self._reach = Reach()
         self.tallies = Tallies()
+
+    @property
+    def unreachable(self) -> dict[str, int]:
+        """Nodes out of reach, with the local time since when."""
+        return self._reach.lost
 
     @property
     def peers(self) -> list[str]:
@@ -152,13 +145,15 @@ class Exchange:
         if self.alarmed(now_ns) and now_ns >= self._next_sync_ns:
             self._next_sync_ns = now_ns + self.pace.next_ns(self.replica.news, len(self.replica.entries))
             self.replica.beat(now_ns)
+            oldest_ns = self._flight.oldest_ns(Sync)
+            self.pace.oldest_ns = now_ns - oldest_ns if oldest_ns is not None else 0
             waiting = self._flight.waiting(Sync, now_ns - self.pace.patience_ns, self.unreachable)
-            count = max(0, self.settings.fanout - waiting)
+            count = max(0, self.pace.fanout - waiting)
             if count:
                 self.pace.began(now_ns, self._alarmed_since_ns)
             for node in self._partners.sample(count, self.replica.present(), self.unreachable):
-                sync = Sync(self.replica.marks(), self.alarm_ns(now_ns), self.tallies.told())
-                sent += self._request(node, sync, now_ns)
+                alarm_ns, told = self.alarm_ns(now_ns), self.tallies.told()
+                sent += self._request(node, Sync((), alarm_ns, told, self.replica.columns()), now_ns)
             sent += self._probe_quiet(now_ns)
         return sent
 
@@ -172,7 +167,7 @@ class Exchange:
         from now on; who asks still gets an answer."""
         self.replica.depart(now_ns)
         blobs = self.replica.blobs([self.replica.me], now_ns)
-        request = Push(blobs) if blobs else Probe(self._own_marks(), self.alarm_ns(now_ns))
+        request = Push(blobs) if blobs else self._greeting(now_ns)
         in_reach = [node for node in self.peers if node not in self.unreachable]
         chosen = self.random.sample(in_reach, min(self.settings.partners, len(in_reach)))
         most = _ns(self.settings.most_timeout_s)
@@ -184,24 +179,34 @@ class Exchange:
             self._learn(request.marks, now_ns)
             self._heed(request.alarm_ns, now_ns)
             self.tallies.merge(request.tallies)
-            return ProbeReply(self._own_marks(), self.alarm_ns(now_ns), self.tallies.told())
+            mine = self._greeting(now_ns)
+            return ProbeReply(mine.marks, mine.alarm_ns, mine.tallies, mine.roster, mine.known)
         if isinstance(request, Sync):
-            self._heed(request.alarm_ns, now_ns)
-            self._learn(request.marks, now_ns)
-            self.tallies.merge(request.tallies)
-            lacks, wanted, newer = self.replica.difference(request.marks)
-            told = self.tallies.told()
-            return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer), told)
+            return self._synchronise(request, now_ns)
         if isinstance(request, Push):
             taken = self.replica.merge_blobs(request.blobs, now_ns)
             self._learn((blob.mark for blob in request.blobs), now_ns)
             return PushReply(taken)
         raise TypeError(f"not answered here: {request!r}")
 
+    def _synchronise(self, request: Sync, now_ns: int) -> SyncReply:
+        self._heed(request.alarm_ns, now_ns)
+        self.tallies.merge(request.tallies)
+        told = self.tallies.told()
+        if request.columns is None:
+            self._learn(request.marks, now_ns)
+            lacks, wanted, newer = self.replica.difference(request.marks)
+            return SyncReply(self.replica.blobs(lacks, now_ns), tuple(wanted), tuple(newer), told)
+        compared = self.replica.compare(request.columns, now_ns)
+        if compared is None:
+            return SyncReply((), (), (), told, strange=True)
+        self._heard(compared.grown)
+        blobs = self.replica.blobs(compared.lacks, now_ns)
+        return SyncReply(blobs, tuple(compared.wanted), (), told, compared.newer)
+
     def relay(self, request: Relay, now_ns: int) -> Outgoing:
         """The probe that a relay asks for; its outcome becomes the reply through ``relayed``."""
-        probe = Probe(self._own_marks(), self.alarm_ns(now_ns))
-        return Outgoing(request.node, request.address, probe, self.round_trip.timeout_ns)
+        return Outgoing(request.node, request.address, self._greeting(now_ns), self.round_trip.timeout_ns)
 
     def relayed(self, reply: Reply | None) -> RelayReply:
         if isinstance(reply, ProbeReply):
@@ -211,15 +216,21 @@ class Exchange:
     def on_reply(self, sent: Outgoing, reply: Reply, now_ns: int) -> list[Outgoing]:
         """A reply arrived; what has to be sent because of it."""
         self._done(sent, now_ns, measure=isinstance(reply, ProbeReply), answered=True)
-        self._in_reach(sent.node)
+        self._reach.heard(sent.node)
         if isinstance(reply, (ProbeReply, SyncReply)):
             self.tallies.merge(reply.tallies)
         if isinstance(reply, ProbeReply):
             self._learn(reply.marks, now_ns)
             self._heed(reply.alarm_ns, now_ns)
+            return self._acquaint(sent.node, reply, now_ns)
         elif isinstance(reply, SyncReply):
             self._learn(reply.marks, now_ns)
+            compared = self.replica.compare(reply.columns, now_ns) if reply.columns is not None else None
+            self._heard(compared.grown if compared is not None else ())
             self.replica.merge_blobs(reply.blobs, now_ns)
+            if reply.strange and isinstance(sent.request, Sync) and sent.request.columns is not None:
+                again = Sync(self.replica.marks(), self.alarm_ns(now_ns))
+                return self._request(sent.node, again, now_ns, sent.address)
             blobs = self.replica.blobs(reply.wanted, now_ns)
             if blobs:
                 return self._request(sent.node, Push(blobs), now_ns, sent.address)
@@ -240,35 +251,36 @@ class Exchange:
         return self._suspect(sent.node, sent.address, now_ns)
 
     def _join(self, now_ns: int) -> list[Outgoing]:
-        if now_ns < self._next_join_ns:
-            return []
-        self._next_join_ns = now_ns + self._join_pause_ns
-        self._join_pause_ns = min(2 * self._join_pause_ns, MOST_JOIN_PAUSE_NS)
-        mine = self.replica.mine.address
-        chosen = [a for a in self.seeds if a != mine]
-        self.random.shuffle(chosen)
+        chosen = self._acquaintance.seeds(self.seeds, self.replica.mine.address, now_ns)
         request = Sync(self.replica.marks(), self.alarm_ns(now_ns))
-        return [
-            Outgoing("", address, request, _ns(self.settings.most_timeout_s))
-            for address in chosen[: self.settings.fanout]
-        ]
+        return [Outgoing("", address, request, _ns(self.settings.most_timeout_s)) for address in chosen]
+
+    def _acquaint(self, node: str, reply: ProbeReply, now_ns: int) -> list[Outgoing]:
+        """Who is there, from a peer that knows others; under an alarm every synchronisation tells that."""
+        known, same = len(self.replica.entries), reply.roster in (0, self.replica.roster)
+        if self.alarmed(now_ns) or not self._acquaintance.ask(same, known, reply.known, now_ns):
+            return []
+        return self._request(node, Sync(self.replica.marks()), now_ns)
 
     def _learn(self, marks: Iterable[Mark], now_ns: int) -> None:
         """Marks are merged; a node whose beat grew is in reach. A few new nodes are news to tell, many are
         what everybody knows but us."""
         known = len(self.replica.entries)
         grown = self.replica.merge_marks(marks, now_ns)
-        self.tallies.tellings = 1 + math.ceil(math.log2(max(2, len(self.replica.entries))))
-        for node in grown:
-            self._in_reach(node)
         now = len(self.replica.entries)
+        if now != known:
+            self.tallies.tellings = 1 + math.ceil(math.log2(max(2, now)))
         if 0 < now - known <= self._piggyback.room:
             self._piggyback.add(list(self.replica.entries)[known:], now)
-        self._piggyback.add((node for node in grown if self.replica.mark_of(node).left), now)
+        self._heard(grown)
 
-    def _in_reach(self, node: str) -> None:
-        self.unreachable.pop(node, None)
-        self._suspicions.pop(node, None)
+    def _heard(self, grown: Iterable[str]) -> None:
+        """The beats of these nodes grew: they are in reach, or have taken their leave, which is news."""
+        entries = self.replica.entries
+        for node in grown:
+            self._reach.heard(node)
+            if entries[node].left:
+                self._piggyback.add((node,), len(entries))
 
     def _own_marks(self) -> tuple[Mark, ...]:
         """This agent's own mark and a bounded piggyback."""
@@ -276,10 +288,12 @@ class Exchange:
         return tuple(self.replica.mark_of(node) for node in (self.replica.me, *chosen))
 
     def _probe(self, node: str, now_ns: int) -> list[Outgoing]:
-        if not node:
-            return []
-        probe = Probe(self._own_marks(), self.alarm_ns(now_ns), self.tallies.told())
-        return self._request(node, probe, now_ns)
+        return self._request(node, self._greeting(now_ns), now_ns) if node else []
+
+    def _greeting(self, now_ns: int) -> Probe:
+        replica, told = self.replica, self.tallies.told()
+        known = len(replica.entries)
+        return Probe(self._own_marks(), self.alarm_ns(now_ns), told, replica.roster, known)
 
     def _quiet_ns(self) -> int:
         rounds = math.log2(max(2, len(self.replica.entries))) + self.settings.quiet_rounds
@@ -297,7 +311,7 @@ class Exchange:
         if self._alarmed_since_ns > since and not few:
             return []
         entries = self.replica.entries
-        quiet = [n for n in peers if entries[n].heard_ns < since and n not in self._suspicions]
+        quiet = [n for n in peers if entries[n].heard_ns < since and not self._reach.suspected(n)]
         quiet.sort(key=lambda node: (node in self.unreachable, entries[node].heard_ns, node))
         most = 1 if self.pace.strained else self.settings.fanout * (2 if few else 1)
         room = max(0, most - self._flight.count(Probe))
@@ -308,7 +322,7 @@ class Exchange:
         if not self._flight.room(node, request):
             return []
         entry = self.replica.entries.get(node)
-        target = address or (entry.mark.address if entry is not None else "")
+        target = address or (entry.address if entry is not None else "")
         if not target:
             return []
         sent = Outgoing(node, target, request, self._timeout_ns(request))
@@ -343,9 +357,7 @@ class Exchange:
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach."""
-        if node in self._suspicions or node in self.unreachable or self._absent(node):
-            return []
-        if self.pace.drowning:
+        if self._reach.doubtful(node) or self._absent(node) or self.pace.drowning:
             return []
         others = [p for p in self.peers if p != node and p not in self.unreachable]
         if not others:
@@ -358,30 +370,24 @@ class Exchange:
         chosen: Sequence[str] = self.random.sample(heard, count)
         sent = [out for peer in chosen for out in self._request(peer, Relay(node, address), now_ns)]
         if sent:
-            self._suspicions[node] = _Suspicion({out.node for out in sent}, now_ns)
+            self._reach.suspect(node, [out.node for out in sent], now_ns)
         return sent
 
     def _absent(self, node: str) -> bool:
         """Nothing is known of it, or it has taken its leave."""
         entry = self.replica.entries.get(node)
-        return entry is None or node == self.replica.me or entry.mark.left
+        return entry is None or node == self.replica.me or entry.left
 
     def _relay_ended(self, node: str, through: str, reached: bool, now_ns: int) -> None:
-        suspicion = self._suspicions.get(node)
-        if suspicion is None:
-            return
-        suspicion.waiting.discard(through)
-        if reached:
-            del self._suspicions[node]
-        elif not suspicion.waiting:
-            del self._suspicions[node]
-            self._lose(node, suspicion.since_ns, now_ns)
+        since_ns = self._reach.tried(node, through, reached)
+        if since_ns is not None:
+            self._lose(node, since_ns, now_ns)
 
     def _lose(self, node: str, since_ns: int, now_ns: int) -> None:
         """The node is out of reach, unless its beat was heard lately: then messages are lost, not it; or this
         agent is too late for every answer."""
         heard = self.replica.entries[node].heard_ns
-        if self.replica.mark_of(node).left:
+        if self.replica.entries[node].left:
             return
         beats = self.alarmed(now_ns) and now_ns - heard <= self._quiet_ns()
         if not beats and heard <= since_ns and not self.pace.drowning:

@@ -64,3 +64,7 @@ class Flight:
             began_ns > since_ns and isinstance(sent.request, kind) and sent.node not in away
             for sent, began_ns in self._began.values()
         )
+
+    def oldest_ns(self, kind: type[Request]) -> int | None:
+        """When the oldest of this kind that is under way began, None if there is none."""
+        return min((at for sent, at in self._began.values() if isinstance(sent.request, kind)), default=None)

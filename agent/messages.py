@@ -36,6 +36,18 @@ class Mark(NamedTuple):
         return self.beat >= LAST_BEAT
 
 
+class Columns(NamedTuple):
+    """Marks without names: one number per node in each column, in the order of the names of all nodes that
+    the sender knows. ``roster`` is the digest of who that is (``roster.Roster``); to whoever knows others,
+    columns say nothing. ``at``: the positions of the nodes, None where all are told."""
+
+    roster: int
+    version: tuple[int, ...]
+    beat: tuple[int, ...]
+    held: tuple[int, ...]
+    at: tuple[int, ...] | None = None
+
+
 class Blob(NamedTuple):
     """A report of ``mark.node`` at ``mark.version``, encoded by its owner."""
 
@@ -49,11 +61,14 @@ class Blob(NamedTuple):
 class Probe:
     """Are you there? ``marks``: the sender's own first, then a bounded piggyback of others.
     ``alarm_ns``: how long evidence should still be exchanged, because some core is suspicious; 0: no need.
-    It only runs down on its way, so an alarm ends when its cause has. ``tallies``: news of replay rounds."""
+    It only runs down on its way, so an alarm ends when its cause has. ``tallies``: news of replay rounds.
+    ``roster``, ``known``: the digest of all nodes that the sender knows, and their number."""
 
     marks: tuple[Mark, ...]
     alarm_ns: int
     tallies: tuple[Tally, ...] = ()
+    roster: int = 0
+    known: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,8 @@ class ProbeReply:
     marks: tuple[Mark, ...]
     alarm_ns: int
     tallies: tuple[Tally, ...] = ()
+    roster: int = 0
+    known: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +96,26 @@ class RelayReply:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Push-pull, first half: everything I know, as marks. ``alarm_ns`` as in a probe; 0: I am new and want
-    to know the others."""
+    """Push-pull, first half: everything I know, as columns if there are any, else as marks. ``alarm_ns`` as
+    in a probe; 0: I want to know the others."""
 
     marks: tuple[Mark, ...]
     alarm_ns: int = 0
     tallies: tuple[Tally, ...] = ()
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """What you lack (``blobs``), and what I lack (``wanted``, by node); ``marks``: what I know better."""
+    """What you lack (``blobs``), and what I lack (``wanted``, by node); ``marks`` or ``columns``: what I know
+    better. ``strange``: your columns say nothing to me; tell marks."""
 
     blobs: tuple[Blob, ...]
     wanted: tuple[str, ...]
     marks: tuple[Mark, ...]
     tallies: tuple[Tally, ...] = ()
+    columns: Columns | None = None
+    strange: bool = False
 
 
 @dataclass(frozen=True, slots=True)

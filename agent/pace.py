@@ -38,22 +38,31 @@ TELLING_TRIPS = 3
 PATIENT_TRIPS = 4
 """Twice the trip is common where queues are; four times is a message that was lost, or a peer in trouble."""
 
+REST_TRIPS = 4
+"""Where answers are slow among many, requests wait in queues, and what they say is old when it is heard. Who
+asks again only after some more of that time keeps the queues short, and as much is said."""
+
+MOST_REST_NS = 3 * NS_PER_S
+
 LEAST_TIMEOUT_NS = NS_PER_S
-FIRST_TIMEOUT_NS = 5 * NS_PER_S
+FIRST_TIMEOUT_NS = 10 * NS_PER_S
 MOST_TIMEOUT_NS = 20 * NS_PER_S
 
 
 class Pace:
     """``late_ns``: how late this agent's own rounds come of late, as its driver measures it. ``gap_ns``: how
-    far apart its synchronisations really are of late."""
+    far apart its synchronisations really are of late. ``oldest_ns``: how long the oldest that waits has
+    waited."""
 
     def __init__(self, settings: ExchangeSettings) -> None:
         self.late_ns = 0
         self.gap_ns = 0
+        self.oldest_ns = 0
         self._began_ns = 0
         self._interval_ns = int(settings.sync_interval_s * NS_PER_S)
         self._least_ns = int(settings.least_timeout_s * NS_PER_S)
         self._trips: deque[int] = deque(maxlen=KEPT_TRIPS)
+        self._fanout = settings.fanout
         self._floor_ns = FIRST_TIMEOUT_NS
         self._news = 0
 
@@ -104,15 +113,21 @@ class Pace:
         """Answers take so long that missing ones say nothing of a peer."""
         return max(LATE_FACTOR * self.late_ns, self._trip_ns) > self._least_ns
 
+    @property
+    def fanout(self) -> int:
+        """How many synchronisations may wait at once: one until one was answered, and where answers are slow.
+        Who asks two at once learns the same from both, and is a burden to both."""
+        return 1 if self.strained or not self._trips else self._fanout
+
     def next_ns(self, news: int, nodes: int) -> int:
         """The pause before the next round. ``news`` counts what was learned so far."""
         fresh, self._news = news != self._news, news
-        return self._borne(self._interval_ns) if fresh else self.slowest_ns(nodes)
+        return self._borne(self._interval_ns, nodes) if fresh else self.slowest_ns(nodes)
 
     def slowest_ns(self, nodes: int) -> int:
         """The pause without news."""
         stretch = min(MOST_STRETCH, max(1.0, nodes / FREE_NODES))
-        return self._borne(int(stretch * self._interval_ns))
+        return self._borne(int(stretch * self._interval_ns), nodes)
 
     @property
     def _trip_ns(self) -> int:
@@ -120,5 +135,9 @@ class Pace:
         that is slow says something of one peer, which may have been stopped. 0 while there were too few."""
         return min(self._trips) if len(self._trips) >= TELLING_TRIPS else 0
 
-    def _borne(self, pause_ns: int) -> int:
-        return max(pause_ns, self._trip_ns, self.late_ns)
+    def _borne(self, pause_ns: int, nodes: int) -> int:
+        """At least the usual answering time; among many several times as much, and before it is known, what
+        the first has waited already."""
+        trip_ns = self._trip_ns or (self.oldest_ns if nodes > FREE_NODES else 0)
+        rest_ns = int(min(REST_TRIPS, max(1.0, nodes / FREE_NODES)) * trip_ns)
+        return max(pause_ns, min(rest_ns, MOST_REST_NS), self._trip_ns, self.late_ns)

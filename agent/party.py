@@ -26,9 +26,9 @@ LEFT_NS: Final = 3 * NS_PER_S
 
 CALM_NS: Final = NS_PER_S
 
-MISSING_NS_PER_NODE: Final = 2_000_000
-MISSING_MOST_NS: Final = NS_PER_S
-"""How often the core hears of a map in which reports are missing: a quarter of a hundredth of a core."""
+MISSING_NS_PER_NODE: Final = 4_000_000
+MISSING_MOST_NS: Final = 2 * NS_PER_S
+"""How often the core hears of a map in which reports are missing: half of a thousandth of a core."""
 
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
@@ -139,7 +139,8 @@ class Party:
             self._published = None
             self._told = (-1, 0, frozenset())
             effects += self.core.step(Evidence((), frozenset(), True), now_ns)
-        self.core.attention.late_ns = self.exchange.pace.late_ns
+        attention, pace = self.core.attention, self.exchange.pace
+        attention.late_ns, attention.gap_ns = pace.late_ns, pace.gap_ns
         effects += self.core.step(Tick(), now_ns)
         return effects, self.exchange.tick(now_ns)
 
@@ -188,8 +189,7 @@ class Party:
     def _evidence(self, now_ns: int) -> Evidence:
         reports = []
         replica = self.exchange.replica
-        quiet = {n: now_ns - e.heard_ns for n, e in replica.entries.items()}
-        del quiet[replica.me]
+        quiet = replica.quiet(now_ns)
         for node, (data, version, reported_ns) in replica.reports().items():
             report = self._decode_once(node, data, version)
             if report is not None:

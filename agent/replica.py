@@ -8,29 +8,29 @@ The map also remembers, on the local clock, when each node's beat last grew: tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from scoutd.agent.messages import LAST_BEAT, Blob, Mark
+from scoutd.agent.messages import LAST_BEAT, Blob, Columns, Mark
+from scoutd.agent.roster import Entry, Roster
 
 MOST: Final = (1 << 62) - 1
 """A larger incarnation or age is nonsense; sums of what is smaller still fit the wire."""
 
 MOST_NODES: Final = 1 << 15
 SPARE_NODES: Final = 16
+MINE: Final = 0
+"""This node's row of the roster."""
 
 
-@dataclass(slots=True)
-class Entry:
-    """``data`` is None while only the mark is known; ``mark.held`` is the version of ``data``, which may be
-    older than the mark's, 0 for none. ``reported_ns``: when the report was true, on the local clock.
-    ``heard_ns``: when a higher beat was last learned."""
+class Compared(NamedTuple):
+    """What a peer's columns said: nodes whose beat grew by them, nodes whose report the peer lacks, nodes
+    whose report I lack, and what I know better."""
 
-    mark: Mark
-    data: bytes | None = None
-    reported_ns: int = 0
-    heard_ns: int = 0
+    grown: list[str]
+    lacks: list[str]
+    wanted: list[str]
+    newer: Columns
 
 
 class Replica:
@@ -44,11 +44,18 @@ class Replica:
         self._some_left = False
         self._others: list[str] = []
         self._most = MOST_NODES
-        self.entries: dict[str, Entry] = {me: Entry(Mark(me, address, incarnation, 0, 0))}
+        self._roster = Roster()
+        self._mine = self._roster.enter(Mark(me, address, incarnation, 0, 0), 0)
+        self.entries: dict[str, Entry] = {me: self._mine}
 
     @property
     def mine(self) -> Mark:
-        return self.entries[self.me].mark
+        return self._mine.mark
+
+    @property
+    def roster(self) -> int:
+        """Who is known, as a digest."""
+        return self._roster.digest
 
     def expect(self, ranks: int) -> None:
         """The job has so many ranks, 0 if that is unknown, and a node has at least one. A node that was
@@ -58,44 +65,34 @@ class Replica:
     def begin(self, at: int) -> None:
         """This life counts from ``at`` on, a random number. An agent that lost its incarnation may have
         published as many reports as its earlier life: equal marks of different reports would go unnoticed."""
-        entry = self.entries[self.me]
-        entry.mark = entry.mark._replace(version=at, beat=at)
+        self._roster.version[MINE] = self._roster.beat[MINE] = at
 
     def publish(self, data: bytes, now_ns: int) -> None:
         """A new version of this node's own report."""
-        entry = self.entries[self.me]
-        version = entry.mark.version + 1
-        entry.mark = entry.mark._replace(version=version, beat=entry.mark.beat + 1, held=version)
-        entry.data = data
-        self.news += 1
-        entry.reported_ns = entry.heard_ns = now_ns
+        self.retract(now_ns)
+        self._roster.held[MINE] = self._roster.version[MINE]
+        self._mine.data, self._mine.reported_ns = data, now_ns
 
     def retract(self, now_ns: int) -> None:
         """This node's last report holds no longer, and no newer one is published: to others it is stale."""
-        entry = self.entries[self.me]
-        entry.mark = entry.mark._replace(version=entry.mark.version + 1, beat=entry.mark.beat + 1)
-        entry.heard_ns = now_ns
+        self._roster.version[MINE] += 1
+        self.beat(now_ns)
         self.news += 1
 
     def beat(self, now_ns: int) -> None:
         """This node is alive and has published nothing newer."""
-        entry = self.entries[self.me]
-        entry.mark = entry.mark._replace(beat=entry.mark.beat + 1)
-        entry.heard_ns = now_ns
+        self._grow(MINE, self._roster.beat[MINE] + 1, now_ns)
 
     def depart(self, now_ns: int) -> None:
         """This node's part in the job is over, and what it has published is final."""
-        entry = self.entries[self.me]
-        entry.mark = entry.mark._replace(beat=LAST_BEAT)
-        self._some_left = True
-        entry.heard_ns = now_ns
+        self._grow(MINE, LAST_BEAT, now_ns)
 
     def present(self) -> Collection[str]:
         """Nodes that have not taken their leave, this one included; a look that holds until something is
         merged."""
         if not self._some_left:
             return self.entries.keys()
-        return {node: None for node, entry in self.entries.items() if entry.mark.beat < LAST_BEAT}.keys()
+        return {node: None for node, entry in self.entries.items() if not entry.left}.keys()
 
     @property
     def others(self) -> list[str]:
@@ -111,71 +108,107 @@ class Replica:
 
     def move(self, address: str) -> None:
         """This node listens elsewhere from now on."""
-        entry = self.entries[self.me]
-        entry.mark = entry.mark._replace(address=address)
+        self._roster.move(self._mine, address, self._mine.incarnation)
 
     def merge_marks(self, marks: Iterable[Mark], now_ns: int) -> list[str]:
         """The marks are known; returns the nodes whose beat grew by that."""
-        entries, me, grown = self.entries, self.me, []
-        for mark in marks:
-            node, _, incarnation, version, beat, _ = mark
-            entry = entries.get(node)
-            if entry is not None and node != me:
-                old = entry.mark
-                if incarnation < old.incarnation or (
-                    incarnation == old.incarnation and version <= old.version and beat <= old.beat
-                ):
-                    continue
-            if self._merge_mark(mark, now_ns):
-                grown.append(node)
-        return grown
+        return [mark.node for mark in marks if self._merge_mark(mark, now_ns)]
 
     def _merge_mark(self, mark: Mark, now_ns: int) -> bool:
         """True if the node's beat grew."""
-        if mark.node == self.me:
+        roster, entry = self._roster, self.entries.get(mark.node)
+        if entry is self._mine:
             self._outdo(mark)
             return False
-        self._some_left = self._some_left or mark.beat >= LAST_BEAT
-        entry = self.entries.get(mark.node)
         if entry is None and len(self.entries) >= self._most:
             return False
-        if entry is None or mark.incarnation > entry.mark.incarnation:
-            self.entries[mark.node] = Entry(mark._replace(held=0), heard_ns=now_ns)
+        if entry is None or mark.incarnation > entry.incarnation:
+            if entry is None:
+                self.entries[mark.node] = roster.enter(mark, now_ns)
+            else:
+                roster.renew(entry, mark, now_ns)
+            self._some_left = self._some_left or mark.left
             self.news += 1
             return True
-        old = entry.mark
-        if mark.incarnation < old.incarnation:
+        if mark.incarnation < entry.incarnation:
             return False
-        grew = mark.beat > old.beat
-        if grew:
-            entry.heard_ns = now_ns
-            old = old._replace(address=mark.address, beat=mark.beat)
-        if mark.version > old.version:
+        row = entry.row
+        if mark.version > roster.version[row]:
+            roster.version[row] = mark.version
             self.news += 1
-            old = old._replace(version=mark.version)
-        entry.mark = old
-        return grew
+        if mark.beat <= roster.beat[row]:
+            return False
+        self._grow(row, mark.beat, now_ns)
+        if mark.address != entry.address:
+            roster.move(entry, mark.address, entry.incarnation)
+        return True
+
+    def _grow(self, row: int, beat: int, now_ns: int) -> None:
+        self._roster.beat[row], self._roster.heard_ns[row] = beat, now_ns
+        if beat >= LAST_BEAT:
+            self._some_left = True
 
     def _outdo(self, mark: Mark) -> None:
         """Who sees a higher incarnation of its own adopts it + 1: an earlier life lost its counter.
 
         Another address under my name whose beats are not mine is a second agent, not an earlier life.
         """
-        mine = self.mine
+        mine, roster = self._mine, self._roster
         if mark.address != mine.address and mark.incarnation >= mine.incarnation:
             self.conflict = mark.address
         ahead = mark.incarnation == mine.incarnation and (
             mark.version > mine.version or mark.beat > mine.beat or mark.held > mine.held
         )
         if mark.incarnation > mine.incarnation or ahead:
-            entry = self.entries[self.me]
-            version = mine.version + 1
-            entry.mark = mine._replace(
-                incarnation=min(mark.incarnation + 1, MOST),
-                version=version,
-                beat=mine.beat + 1,
-                held=version if entry.data is not None else 0,
-            )
+            roster.move(mine, mine.address, min(mark.incarnation + 1, MOST))
+            roster.version[MINE] += 1
+            roster.beat[MINE] += 1
+            roster.held[MINE] = roster.version[MINE] if mine.data is not None else 0
+
+    def columns(self) -> Columns:
+        """What is known of every node, with what this agent can hand over."""
+        return self._roster.told()
+
+    def compare(self, told: Columns, now_ns: int) -> Compared | None:
+        """A peer's columns are known; None if they say nothing here: they are about another roster, or know
+        an earlier life of mine."""
+        roster, rows = self._roster, self._roster.rows(told)
+        if rows is None or not self._follows(told, rows):
+            return None
+        versions, beats, holds = roster.version, roster.beat, roster.held
+        grown: list[int] = []
+        lacks: list[int] = []
+        wanted: list[int] = []
+        newer: list[int] = []
+        for k, (row, version, beat, held) in enumerate(
+            zip(rows, told.version, told.beat, told.held, strict=True)
+        ):
+            mine = versions[row]
+            if version > mine:
+                versions[row] = version
+                self.news += 1
+            if beat > beats[row]:
+                self._grow(row, beat, now_ns)
+                grown.append(row)
+            if version < mine or beat < beats[row]:
+                newer.append(k)
+            if held != holds[row]:
+                (lacks if held < holds[row] else wanted).append(row)
+        at = newer if told.at is None else [told.at[k] for k in newer]
+        return Compared(self._names(grown), self._names(lacks), self._names(wanted), roster.told(at))
+
+    def _follows(self, told: Columns, rows: Sequence[int]) -> bool:
+        """Nothing is told of this node that it does not know itself."""
+        if MINE not in rows:
+            return True
+        k, mine = rows.index(MINE), self._mine
+        theirs = mine.mark._replace(version=told.version[k], beat=told.beat[k], held=told.held[k])
+        incarnation = mine.incarnation
+        self._outdo(theirs)
+        return mine.incarnation == incarnation
+
+    def _names(self, rows: Iterable[int]) -> list[str]:
+        return [self._roster.entries[row].node for row in rows]
 
     def merge_blobs(self, blobs: Iterable[Blob], now_ns: int) -> int:
         """Takes the reports that are newer than what is held; returns how many."""
@@ -183,13 +216,12 @@ class Replica:
         for mark, data, age_ns in blobs:
             self._merge_mark(mark, now_ns)
             entry = self.entries.get(mark.node)
-            if entry is None:
+            if entry is None or entry is self._mine:
                 continue
-            known = entry.mark
-            if mark.node == self.me or mark.incarnation != known.incarnation or mark.held <= known.held:
+            if mark.incarnation != entry.incarnation or mark.held <= entry.held:
                 continue
             self.news += 1
-            entry.mark = known._replace(held=mark.held)
+            self._roster.held[entry.row] = mark.held
             entry.data, entry.reported_ns = data, now_ns - max(0, min(age_ns, MOST))
             taken += 1
         return taken
@@ -235,7 +267,7 @@ class Replica:
     def reports(self) -> Mapping[str, tuple[bytes, tuple[int, int], int]]:
         """Per node: the report, its (incarnation, version), and when it was true on the local clock."""
         return {
-            node: (entry.data, (entry.mark.incarnation, entry.mark.held), entry.reported_ns)
+            node: (entry.data, (entry.incarnation, entry.held), entry.reported_ns)
             for node, entry in self.entries.items()
             if entry.data is not None
         }
@@ -243,20 +275,30 @@ class Replica:
     @property
     def missing(self) -> bool:
         """Some node's newest report is not here."""
-        return any(
-            entry.mark.held != entry.mark.version or entry.data is None for entry in self.entries.values()
-        )
+        return self._roster.held != self._roster.version or 0 in self._roster.held
 
     def outdated(self, since_ns: int) -> frozenset[str]:
         """Nodes whose newest report is not here, or that were last heard of before ``since_ns``."""
+        roster = self._roster
+        columns = zip(self.entries, roster.heard_ns, roster.held, roster.version, strict=True)
         return frozenset(
-            node
-            for node, entry in self.entries.items()
-            if entry.heard_ns < since_ns or entry.data is None or entry.mark.held != entry.mark.version
+            [
+                node
+                for node, heard, held, version in columns
+                if heard < since_ns or not held or held != version
+            ]
         )
+
+    def quiet(self, now_ns: int) -> dict[str, int]:
+        """How long ago each other node was last heard of."""
+        found = {
+            node: now_ns - heard for node, heard in zip(self.entries, self._roster.heard_ns, strict=True)
+        }
+        del found[self.me]
+        return found
 
     def digest(self) -> str:
         """Equal digests mean equal evidence: 16 hexadecimal digits over all (node, incarnation, version)."""
-        marks = sorted(entry.mark for entry in self.entries.values())
-        text = "\n".join(f"{mark.node} {mark.incarnation} {mark.held}" for mark in marks)
+        order = (self._roster.entries[row] for row in self._roster.by_name())
+        text = "\n".join(f"{entry.node} {entry.incarnation} {entry.held}" for entry in order)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from scoutd.agent.messages import (
     Blob,
+    Columns,
     Layout,
     LayoutReply,
     Mark,
@@ -147,6 +148,29 @@ def _read_marks(marks: pb.Marks) -> tuple[Mark, ...]:
     return tuple(map(Mark._make, zip(*columns, strict=True)))
 
 
+def _columns(columns: Columns) -> pb.Columns:
+    return pb.Columns(
+        roster=columns.roster,
+        version=columns.version,
+        beat=columns.beat,
+        held=columns.held,
+        position=columns.at or (),
+    )
+
+
+def _read_columns(message: Any) -> Columns | None:
+    """Those of a synchronisation, None if there are none."""
+    if not message.HasField("columns"):
+        return None
+    told = message.columns
+    version, beat, held, at = tuple(told.version), tuple(told.beat), tuple(told.held), tuple(told.position)
+    if len(version) > MAX_MARKS or not len(version) == len(beat) == len(held):
+        raise ValueError(f"{len(version)} versions, or columns that differ in length")
+    if at and len(at) != len(version):
+        raise ValueError(f"{len(at)} positions of {len(version)} nodes")
+    return Columns(told.roster, version, beat, held, None if version and not at else at)
+
+
 def _read_blobs(blobs: pb.Blobs) -> tuple[Blob, ...]:
     marks = _read_marks(blobs.mark)
     if any(len(data) > MAX_REPORT_BYTES for data in blobs.data):
@@ -157,7 +181,8 @@ def _read_blobs(blobs: pb.Blobs) -> tuple[Blob, ...]:
 def _read_probe(message: pb.ProbeRequest) -> Probe:
     if not message.marks.node:
         raise ValueError("a probe without its sender's mark")
-    return Probe(_read_marks(message.marks), message.alarm_ns, read_tallies(message.tallies))
+    told = read_tallies(message.tallies)
+    return Probe(_read_marks(message.marks), message.alarm_ns, told, message.roster, message.known)
 
 
 def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
@@ -166,6 +191,8 @@ def _read_sync_reply(message: pb.SyncResponse) -> SyncReply:
         tuple(name(each, "a node") for each in message.wanted),
         _read_marks(message.marks),
         read_tallies(message.tallies),
+        _read_columns(message),
+        message.strange,
     )
 
 
@@ -189,21 +216,34 @@ def _read_layout_reply(message: pb.LayoutResponse) -> LayoutReply:
 
 _WRITERS: Final[dict[type, Callable[[Any], Message]]] = {
     Probe: lambda m: pb.ProbeRequest(
-        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+        marks=_marks(m.marks),
+        alarm_ns=m.alarm_ns,
+        tallies=write_tallies(m.tallies),
+        roster=m.roster,
+        known=m.known,
     ),
     ProbeReply: lambda m: pb.ProbeResponse(
-        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+        marks=_marks(m.marks),
+        alarm_ns=m.alarm_ns,
+        tallies=write_tallies(m.tallies),
+        roster=m.roster,
+        known=m.known,
     ),
     Relay: lambda m: pb.RelayRequest(node=m.node, address=m.address),
     RelayReply: lambda m: pb.RelayResponse(reached=m.reached, marks=_marks(m.marks)),
     Sync: lambda m: pb.SyncRequest(
-        marks=_marks(m.marks), alarm_ns=m.alarm_ns, tallies=write_tallies(m.tallies)
+        marks=_marks(m.marks),
+        alarm_ns=m.alarm_ns,
+        tallies=write_tallies(m.tallies),
+        columns=None if m.columns is None else _columns(m.columns),
     ),
     SyncReply: lambda m: pb.SyncResponse(
         blobs=_blobs(m.blobs),
         wanted=m.wanted,
         marks=_marks(m.marks),
         tallies=write_tallies(m.tallies),
+        columns=None if m.columns is None else _columns(m.columns),
+        strange=m.strange,
     ),
     Push: lambda m: pb.PushRequest(blobs=_blobs(m.blobs)),
     PushReply: lambda m: pb.PushResponse(taken=m.taken),
@@ -222,7 +262,7 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     ),
     "Sync": (
         pb.SyncRequest,
-        lambda m: Sync(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies)),
+        lambda m: Sync(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies), _read_columns(m)),
     ),
     "Push": (pb.PushRequest, lambda m: Push(_read_blobs(m.blobs))),
     "Order": (pb.OrderRequest, _read_order),
@@ -231,7 +271,7 @@ _REQUESTS: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
 _REPLIES: Final[dict[str, tuple[type[Message], Callable[[Any], Any]]]] = {
     "Probe": (
         pb.ProbeResponse,
-        lambda m: ProbeReply(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies)),
+        lambda m: ProbeReply(_read_marks(m.marks), m.alarm_ns, read_tallies(m.tallies), m.roster, m.known),
     ),
     "Relay": (pb.RelayResponse, lambda m: RelayReply(m.reached, _read_marks(m.marks))),
     "Sync": (pb.SyncResponse, _read_sync_reply),

@@ -269,9 +269,9 @@ class JobParty:
         return [
             Member(
                 node=node,
-                address=entry.mark.address,
-                incarnation=entry.mark.incarnation,
-                state="LEFT" if entry.mark.left else "UNREACHABLE" if node in unreachable else "ALIVE",
+                address=entry.address,
+                incarnation=entry.incarnation,
+                state="LEFT" if entry.left else "UNREACHABLE" if node in unreachable else "ALIVE",
                 heard_ago_ns=0 if node == replica.me else max(0, now_ns - entry.heard_ns),
                 me=node == replica.me,
             )

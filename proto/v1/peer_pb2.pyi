@@ -53,6 +53,20 @@ class Marks(_message.Message):
     held: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, node: _Optional[_Iterable[str]] = ..., address: _Optional[_Iterable[str]] = ..., incarnation: _Optional[_Iterable[int]] = ..., version: _Optional[_Iterable[int]] = ..., beat: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Columns(_message.Message):
+    __slots__ = ("roster", "version", "beat", "held", "position")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    roster: int
+    version: _containers.RepeatedScalarFieldContainer[int]
+    beat: _containers.RepeatedScalarFieldContainer[int]
+    held: _containers.RepeatedScalarFieldContainer[int]
+    position: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, roster: _Optional[int] = ..., version: _Optional[_Iterable[int]] = ..., beat: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., position: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class Blobs(_message.Message):
     __slots__ = ("mark", "data", "age_ns")
     MARK_FIELD_NUMBER: _ClassVar[int]
@@ -90,24 +104,32 @@ class Camp(_message.Message):
     def __init__(self, value: _Optional[int] = ..., runs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ProbeRequest(_message.Message):
-    __slots__ = ("marks", "alarm_ns", "tallies")
+    __slots__ = ("marks", "alarm_ns", "tallies", "roster", "known")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     TALLIES_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
     tallies: _containers.RepeatedCompositeFieldContainer[Tally]
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+    roster: int
+    known: int
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., roster: _Optional[int] = ..., known: _Optional[int] = ...) -> None: ...
 
 class ProbeResponse(_message.Message):
-    __slots__ = ("marks", "alarm_ns", "tallies")
+    __slots__ = ("marks", "alarm_ns", "tallies", "roster", "known")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     TALLIES_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
     tallies: _containers.RepeatedCompositeFieldContainer[Tally]
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+    roster: int
+    known: int
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., roster: _Optional[int] = ..., known: _Optional[int] = ...) -> None: ...
 
 class RelayRequest(_message.Message):
     __slots__ = ("node", "address")
@@ -126,26 +148,32 @@ class RelayResponse(_message.Message):
     def __init__(self, reached: bool = ..., marks: _Optional[_Union[Marks, _Mapping]] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("marks", "alarm_ns", "tallies")
+    __slots__ = ("marks", "alarm_ns", "tallies", "columns")
     MARKS_FIELD_NUMBER: _ClassVar[int]
     ALARM_NS_FIELD_NUMBER: _ClassVar[int]
     TALLIES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     marks: Marks
     alarm_ns: int
     tallies: _containers.RepeatedCompositeFieldContainer[Tally]
-    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+    columns: Columns
+    def __init__(self, marks: _Optional[_Union[Marks, _Mapping]] = ..., alarm_ns: _Optional[int] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
-    __slots__ = ("blobs", "wanted", "marks", "tallies")
+    __slots__ = ("blobs", "wanted", "marks", "tallies", "columns", "strange")
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     TALLIES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    STRANGE_FIELD_NUMBER: _ClassVar[int]
     blobs: Blobs
     wanted: _containers.RepeatedScalarFieldContainer[str]
     marks: Marks
     tallies: _containers.RepeatedCompositeFieldContainer[Tally]
-    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Union[Marks, _Mapping]] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
+    columns: Columns
+    strange: bool
+    def __init__(self, blobs: _Optional[_Union[Blobs, _Mapping]] = ..., wanted: _Optional[_Iterable[str]] = ..., marks: _Optional[_Union[Marks, _Mapping]] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., strange: bool = ...) -> None: ...
 
 class PushRequest(_message.Message):
     __slots__ = ("blobs",)

@@ -20,7 +20,7 @@ import grpc.aio
 import pytest
 
 from scoutd.agent.evidence import NodeReport, RankReport
-from scoutd.agent.messages import Blob, Layout, Mark, Order, Probe, Push, Relay, Request, Sync
+from scoutd.agent.messages import Blob, Columns, Layout, Mark, Order, Probe, Push, Relay, Request, Sync
 from scoutd.daemon.peer import messagecodec, seal
 from scoutd.daemon.peer.reportcodec import encode_report
 from scoutd.daemon.peer.seal import HELLO, Membership
@@ -61,6 +61,7 @@ class Attacker:
         self.answers: Counter[str] = Counter()
         self.session = bytes(16)
         self.counter = 0
+        self.roster = self.known = 1
         self.report = report_of(member.node)
         self.bodies = {messagecodec.kind_of(r): messagecodec.encode(r) for r in requests(member.node)}
 
@@ -82,7 +83,10 @@ class Attacker:
     async def _one(self, gate: asyncio.Semaphore) -> None:
         async with gate:
             kind, data = self.mutant()
-            await self.send(kind, data)
+            reply = await self.send(kind, data)
+            if kind == "Probe" and reply is not None:
+                told = pb.ProbeResponse.FromString(reply.body)
+                self.roster, self.known = told.roster, told.known
 
     def mutant(self) -> tuple[str, bytes]:
         """A request whose content, body, header or envelope is garbage; all but the last are sealed well."""
@@ -108,7 +112,7 @@ class Attacker:
         if kind == "Probe":
             return Probe(marks, self.number())
         if kind == "Sync":
-            return Sync(marks, self.number())
+            return Sync(marks, self.number(), (), self.columns() if self.random.random() < 0.5 else None)
         if kind == "Relay":
             return Relay(marks[0].node, marks[0].address or "x")
         if kind == "Order":
@@ -116,6 +120,14 @@ class Attacker:
         if kind == "Layout":
             return Layout()
         return Push(tuple(Blob(mark, mutated(self.random, self.report), self.number()) for mark in marks))
+
+    def columns(self) -> Columns:
+        """Of the roster that the agent has told, with as many nodes or others, or of any."""
+        known = self.roster if self.random.random() < 0.9 else self.number()
+        count = self.random.choice((0, 1, 2, self.known, self.known))
+        version, beat, held = (tuple(self.number() for _ in range(count)) for _ in "vbh")
+        at = tuple(self.random.choice((0, 1, 2, (1 << 32) - 1)) for _ in range(count))
+        return Columns(known, version, beat, held, at if self.random.random() < 0.5 or not count else None)
 
     def mark(self) -> Mark:
         node = self.random.choice(("host-0", self.member.node, "host-8", f"host-{self.random.random()}"))

@@ -75,14 +75,14 @@ class Agents(RuleBasedStateMachine):
     def lose_everything_on_its_way(self) -> None:
         self.sent.clear()
 
-    @rule()
-    def exchange_fully(self) -> None:
+    @rule(columns=st.booleans())
+    def exchange_fully(self, columns: bool) -> None:
         """Push-pull between all pairs, until nobody learns anything."""
         for _ in range(3):
             for one in NODES:
                 for peer in NODES:
                     if one != peer:
-                        self._sync(self.replicas[one], self.replicas[peer])
+                        self._sync(self.replicas[one], self.replicas[peer], columns)
         assert len({r.digest() for r in self.replicas.values()}) == 1
         for node, replica in self.replicas.items():
             mine = replica.entries[node]
@@ -90,12 +90,18 @@ class Agents(RuleBasedStateMachine):
                 copy = other.entries[node]
                 assert (copy.data, copy.mark.incarnation) == (mine.data, mine.mark.incarnation)
 
-    def _sync(self, mine: Replica, theirs: Replica) -> None:
+    def _sync(self, mine: Replica, theirs: Replica, columns: bool) -> None:
+        """With columns where they say something, else with marks."""
         now = self.tick()
-        asked = mine.marks()
-        theirs.merge_marks(asked, now)
-        lacks, wanted, newer = theirs.difference(asked)
-        mine.merge_marks(newer, now)
+        compared = theirs.compare(mine.columns(), now) if columns else None
+        if compared is not None:
+            lacks, wanted = compared.lacks, compared.wanted
+            assert mine.compare(compared.newer, now) is not None
+        else:
+            asked = mine.marks()
+            theirs.merge_marks(asked, now)
+            lacks, wanted, newer = theirs.difference(asked)
+            mine.merge_marks(newer, now)
         mine.merge_blobs(theirs.blobs(lacks, now), now)
         theirs.merge_blobs(mine.blobs(wanted, now), now)
 

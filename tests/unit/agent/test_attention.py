@@ -139,6 +139,17 @@ def test_the_first_look_at_complete_evidence_is_not_put_off() -> None:
     assert attention.rested(reports, True, NOW + 1)
 
 
+def test_looks_wait_while_reports_of_other_nodes_arrive() -> None:
+    attention = Attention()
+    reports, _ = spread(20, all_wait)
+    more = reports | {"c": reports["b"]}
+    pause_ns = 4 * INCOMPLETE_NS_PER_RANK
+    assert not attention.rested(reports, False, NOW)
+    assert not attention.rested(more, False, NOW + pause_ns - 1)
+    assert not attention.rested(more, False, NOW + pause_ns)
+    assert attention.rested(more, False, NOW + 2 * pause_ns - 1)
+
+
 def test_one_node_alone_is_looked_at_whenever_it_is_asked() -> None:
     attention = Attention()
     reports, _ = spread(20, all_wait)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from scoutd.agent.exchange import Exchange
-from scoutd.agent.messages import Outgoing, Probe, Sync
+from scoutd.agent.messages import Mark, Outgoing, Probe, Sync, SyncReply
 from scoutd.agent.pace import MOST_TIMEOUT_NS
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
@@ -81,6 +81,25 @@ def test_a_node_whose_beat_is_heard_is_in_reach_although_probes_are_lost() -> No
         failing(a, now)
     assert "b" not in a.unreachable
     assert "c" in a.unreachable
+
+
+def test_columns_that_are_strange_to_a_peer_are_followed_by_marks() -> None:
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    a.replica.publish(b"report", 0)
+    a.replica.merge_marks([Mark("c", "c:1", 1, 1, 1)], 0)
+    sent = Outgoing("b", "b:1", Sync((), 0, (), a.replica.columns()), NS_PER_S)
+    strange = b.handle(sent.request, 0)
+    assert strange == SyncReply((), (), (), strange=True)
+    (again,) = a.on_reply(sent, strange, 0)
+    assert again.request == Sync(a.replica.marks())
+    (push,) = a.on_reply(again, b.handle(again.request, 0), 0)
+    b.handle(push.request, 0)
+    assert b.replica.roster == a.replica.roster
+    assert b.replica.reports()["a"][0] == b"report"
+    settled = b.handle(Sync((), 0, (), a.replica.columns()), 0)
+    assert isinstance(settled, SyncReply)
+    assert (settled.strange, settled.blobs, settled.wanted) == (False, (), ())
 
 
 class Outage:

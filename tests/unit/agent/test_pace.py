@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from scoutd.agent.pace import FIRST_TIMEOUT_NS, LEAST_TIMEOUT_NS, MOST_STRETCH, MOST_TIMEOUT_NS, Pace
+from scoutd.agent.pace import (
+    FIRST_TIMEOUT_NS,
+    LEAST_TIMEOUT_NS,
+    MOST_REST_NS,
+    MOST_STRETCH,
+    MOST_TIMEOUT_NS,
+    Pace,
+)
 from scoutd.agent.settings import ExchangeSettings
 
 MS = 1_000_000
@@ -36,7 +43,34 @@ def test_answers_that_take_long_slow_the_rounds_down_and_quick_ones_do_not() -> 
     for _ in range(50):
         answered(one, 900)
     assert one.next_ns(2, 4) == pytest.approx(900 * MS, rel=0.02)
+    assert one.next_ns(3, 1000) == MOST_REST_NS
     assert one.strained
+
+
+def test_among_many_who_waits_for_answers_rests_longer_than_they_take() -> None:
+    one = pace()
+    for _ in range(4):
+        answered(one, 200)
+    pauses = [one.next_ns(news, nodes) // MS for news, nodes in enumerate((4, 64, 128, 512, 10_000), 1)]
+    assert pauses == [200, 200, 400, 800, 800]
+
+
+def test_before_the_first_answer_the_wait_for_it_counts_among_many() -> None:
+    one = pace()
+    one.oldest_ns = 700 * MS
+    assert one.next_ns(1, 4) == INTERVAL
+    assert one.next_ns(2, 128) == 1400 * MS
+    assert not one.strained
+
+
+def test_one_at_a_time_until_answers_are_known_to_be_quick() -> None:
+    one = pace()
+    assert one.fanout == 1
+    answered(one, 5)
+    assert one.fanout == ExchangeSettings().fanout
+    for _ in range(4):
+        answered(one, 900)
+    assert one.fanout == 1
 
 
 def test_one_peer_that_was_stopped_slows_nobody_down() -> None:

@@ -59,3 +59,14 @@ def test_whom_to_avoid_is_asked_where_there_is_nobody_else() -> None:
     nodes = dict.fromkeys(("n0", "a", "b"))
     assert some.sample(1, nodes, avoid={"a"}) == ["b"]
     assert len(some.sample(1, nodes, avoid={"a", "b"})) == 1
+
+
+def test_the_first_who_were_known_do_not_stay_everybodys_partners() -> None:
+    some = Partners("me", 8, random.Random(3))
+    nodes = {"me": None} | {f"early{k}": None for k in range(8)}
+    assert {some.next(nodes) for _ in range(8)} == set(nodes) - {"me"}
+    nodes |= {f"late{k}": None for k in range(192)}
+    for _ in range(8):
+        some.next(nodes)
+    chosen = {some.next(nodes) for _ in range(8)}
+    assert len(chosen & {f"early{k}" for k in range(8)}) <= 2

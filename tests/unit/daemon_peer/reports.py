@@ -153,19 +153,37 @@ times = st.dictionaries(
     st.integers(0, (1 << 20) - 1), st.integers(1, timesketch.MOST_CODE), max_size=timesketch.MOST
 ).map(lambda found: tuple(sorted(found.items())))
 tallies = st.lists(st.builds(Tally, u64, u64, u64, u64, u32, camps, times), max_size=3).map(tuple)
+rows = st.lists(st.tuples(u64, u64, u64, u32), max_size=4)
+"""Version, beat, held, position. Columns of nothing are some, none of them."""
+
+
+def columns_of(roster: int, rows: list[tuple[int, int, int, int]], some: bool) -> m.Columns:
+    version, beat, held, at = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return m.Columns(roster, version, beat, held, at if some or not rows else None)
+
+
+columns = st.builds(columns_of, u64, rows, st.booleans())
 rank_lists = st.lists(u32, max_size=4).map(tuple)
 requests = st.one_of(
-    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans(), tallies),
+    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans(), tallies, u64, u32),
     st.builds(m.Relay, names, names),
-    st.builds(m.Sync, mark_lists, tallies=tallies),
+    st.builds(m.Sync, mark_lists, tallies=tallies, columns=st.none() | columns),
     st.builds(m.Push, blobs),
     st.builds(m.Order, st.integers(1, 2**63 - 1), u64, st.integers(1, 64), st.integers(1, 2**63)),
     st.builds(m.Layout),
 )
 replies = st.one_of(
-    st.builds(m.ProbeReply, mark_lists, st.booleans(), tallies),
+    st.builds(m.ProbeReply, mark_lists, st.booleans(), tallies, u64, u32),
     st.builds(m.RelayReply, st.booleans(), mark_lists),
-    st.builds(m.SyncReply, blobs, st.lists(names, max_size=3).map(tuple), mark_lists, tallies),
+    st.builds(
+        m.SyncReply,
+        blobs,
+        st.lists(names, max_size=3).map(tuple),
+        mark_lists,
+        tallies,
+        st.none() | columns,
+        st.booleans(),
+    ),
     st.builds(m.PushReply, u32),
     st.builds(m.OrderReply, rank_lists, rank_lists),
     st.builds(m.LayoutReply, st.binary(max_size=64)),

@@ -139,6 +139,30 @@ def test_columns_of_different_length_are_no_marks() -> None:
         messagecodec.decode_request("Sync", peer_pb2.SyncRequest(marks=marks).SerializeToString())
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"version": [1, 2], "beat": [1, 2], "held": [1]},
+        {"version": [1, 2], "beat": [1, 2], "held": [1, 2], "position": [0]},
+        {"version": [1], "beat": [1], "held": [1], "position": [0, 1]},
+        {"position": [0]},
+        {column: [1] * (messagecodec.MAX_MARKS + 1) for column in ("version", "beat", "held")},
+    ],
+    ids=["held", "position", "more positions", "only positions", "too many"],
+)
+def test_columns_that_do_not_fit_together_are_refused(fields: dict[str, list[int]]) -> None:
+    columns = peer_pb2.Columns(roster=1, **fields)
+    with pytest.raises(ValueError, match="versions|positions"):
+        messagecodec.decode_request("Sync", peer_pb2.SyncRequest(columns=columns).SerializeToString())
+    with pytest.raises(ValueError, match="versions|positions"):
+        messagecodec.decode_reply("Sync", peer_pb2.SyncResponse(columns=columns).SerializeToString())
+
+
+def test_a_node_costs_a_few_bytes_in_columns() -> None:
+    told = m.Columns(1 << 63, (40_000,) * 1000, (40_000,) * 1000, (40_000,) * 1000)
+    assert len(messagecodec.encode(m.Sync((), 1, (), told))) < 10_000
+
+
 def test_reports_without_a_mark_each_are_no_blobs() -> None:
     marks = peer_pb2.Marks(node=["a"], address=["a:1"], incarnation=[1], version=[1], beat=[1], held=[1])
     blobs = peer_pb2.Blobs(mark=marks, data=[b"x", b"y"], age_ns=[1])
