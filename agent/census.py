@@ -77,7 +77,6 @@ def _census(snapshot: Snapshot) -> Census:
                 others.append((rank, call))
     unusual = [r for r in snapshot.ranks.values() if r.notes or r.process.status is not RUNNING]
     broken = failed or any(r.process.status is GONE for r in unusual)
-    stores = {rank for rank, call in others if call.kind is CallKind.STORE}
     return Census(
         inside=inside,
         pending=_pending(snapshot) if broken else unfinished,
@@ -85,16 +84,20 @@ def _census(snapshot: Snapshot) -> Census:
         finished=finished,
         exchanges=exchanges,
         transfers=[(rank, call) for rank, call in others if call.peer is not None],
-        outside=frozenset([r for r, report in snapshot.ranks.items() if r in stores or _in_store(report)]),
+        outside=frozenset(_outside(snapshot, {rank for rank, call in others if call.kind is CallKind.STORE})),
         stopped=[r.rank for r in unusual if r.process.status is ProcessStatus.STOPPED],
         ended=[r for r in unusual if r.notes or r.process.status is GONE],
     )
 
 
-def _in_store(report: RankReport) -> bool:
-    """Its host waits in an operation of the store."""
-    at = report.coordinate
-    return at is not None and at.waiting and at.phase is Phase.STORE
+def _outside(snapshot: Snapshot, calling: set[int]) -> list[int]:
+    """Ranks that wait in an operation of the store, by their call or by their coordinate."""
+    store = Phase.STORE
+    return [
+        rank
+        for rank, report in snapshot.ranks.items()
+        if ((at := report.coordinate) is not None and at.waiting and at.phase is store) or rank in calling
+    ]
 
 
 def _pending(snapshot: Snapshot) -> Mapping[Rendezvous, Sequence[Own]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from scoutd.agent.census import census
 from scoutd.agent.evidence import Call, CallState, Frame, Phase, ProcessStatus, RankReport
@@ -29,13 +30,9 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def _runs(ranks: Sequence[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], rank)
-        else:
-            runs.append((rank, rank))
-    return runs
+    ordered = sorted(set(ranks))
+    breaks = [k for k in range(1, len(ordered)) if ordered[k] != ordered[k - 1] + 1]
+    return [(ordered[a], ordered[b - 1]) for a, b in pairwise([0, *breaks, len(ordered)]) if a < b]
 
 
 def seconds(ns: int) -> str:

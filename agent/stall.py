@@ -14,7 +14,7 @@ from typing import Final
 from scoutd.agent import device, making, mismatch, missing, node_loss, order, program, silence, storewait
 from scoutd.agent.census import census
 from scoutd.agent.consensus import exact
-from scoutd.agent.evidence import Phase
+from scoutd.agent.evidence import Phase, ProcessStatus
 from scoutd.agent.finding import Finding
 from scoutd.agent.narrative import (
     cleared,
@@ -43,7 +43,7 @@ HOLDS: Final = {Level.LONG_PHASE: State.SUPPRESSED, Level.BUSY: State.OPEN, Leve
 def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[int, ...]]:
     """Findings, and the ranks whose stack would decide more."""
     timeout = int(settings.stall_timeout_s * NS_PER_S)
-    silent = [r for r, lasted in snapshot.silences.items() if lasted >= timeout and _watched(snapshot, r)]
+    silent = _silent(snapshot, timeout)
     graph = build(snapshot)
     if not silent:
         return [], graph.undecided
@@ -80,8 +80,17 @@ def find(snapshot: Snapshot, settings: Settings) -> tuple[list[Finding], tuple[i
     return nobody_waits(snapshot, silent, settings), ()
 
 
-def _watched(snapshot: Snapshot, rank: int) -> bool:
-    return snapshot.ranks[rank].observed and snapshot.alive(rank) and rank not in snapshot.unheard
+def _silent(snapshot: Snapshot, timeout: int) -> list[int]:
+    """Living ranks in reach that have shown no progress for so long."""
+    silences, unheard, gone = snapshot.silences, snapshot.unheard, ProcessStatus.GONE
+    return [
+        rank
+        for rank, report in snapshot.ranks.items()
+        if silences[rank] >= timeout
+        and report.observed
+        and report.process.status is not gone
+        and rank not in unheard
+    ]
 
 
 def _stopped_findings(

@@ -92,6 +92,25 @@ def test_bytes_round_trip() -> None:
     assert codec.verdict_from_bytes(codec.to_bytes(message)) == message
 
 
+def test_lists_of_the_verdict_before_change_no_word_of_the_next() -> None:
+    confirmed = full()
+    opened = replace(confirmed, state=State.OPEN, confirmed_ns=None)
+    other = replace(confirmed, id="other", cleared=(Cleared(1, (2,), "waits for rank 2"),), evidence=())
+    lists = codec.Lists()
+    for each in (opened, confirmed, other, fakes.verdict("bare"), confirmed):
+        told = codec.to_bytes(codec.encode_verdict(each, STAMPS, lists))
+        assert told == codec.to_bytes(codec.encode_verdict(each, STAMPS))
+
+
+def test_lines_that_differ_in_the_rank_alone_are_told_each_with_its_own() -> None:
+    lines = [EvidenceItem(None, "y", "z"), EvidenceItem(0, "y", "z"), EvidenceItem(3, "y", "z")]
+    ranks = [Cleared(0, (2,), "waits"), Cleared(1, (2,), "waits"), Cleared(3, (), "waits")]
+    message = codec.encode_verdict(replace(full(), cleared=tuple(ranks), evidence=(*lines, lines[0])), STAMPS)
+    told = [(each.rank, tuple(each.waits_for), each.reason) for each in message.cleared]
+    assert told == ranks
+    assert [each.rank if each.HasField("rank") else None for each in message.evidence] == [None, 0, 3, None]
+
+
 def test_phase_none_is_unset() -> None:
     message = codec.encode_verdict(fakes.verdict(phase=Phase.NONE), STAMPS)
     assert message.phase == pb.PHASE_UNSPECIFIED
