@@ -178,9 +178,9 @@ def _root_findings(snapshot: Snapshot, graph: WaitGraph, settings: Settings, tim
         least = min((judged[r] for r in ranks), key=lambda j: LEVELS.index(j.level))
         if least.level is not Level.QUIET:
             findings.append(stalled_finding(snapshot, graph, ranks, HOLDS[least.level], least.reason))
-    for rank, judgement in judged.items():
-        if judgement.level is Level.QUIET and snapshot.silence_ns(rank) < min(NS_PER_S, timeout // 4):
-            findings.append(progressing(snapshot, graph, rank))
+    quiet = (r for r, judgement in judged.items() if judgement.level is Level.QUIET)
+    if moving := tuple(r for r in quiet if snapshot.silence_ns(r) < min(NS_PER_S, timeout // 4)):
+        findings.append(progressing(snapshot, graph, moving))
     return findings
 
 

@@ -97,25 +97,30 @@ def _pending_stacks(
     return tuple(r for r in graph.undecided if snapshot.ranks[r].stack is None and snapshot.alive(r))
 
 
-def progressing(snapshot: Snapshot, graph: WaitGraph, rank: int) -> Finding:
-    """Others have waited past the timeout for a rank that moves: no fault, but worth a line."""
-    report = snapshot.ranks[rank]
+def progressing(snapshot: Snapshot, graph: WaitGraph, ranks: tuple[int, ...]) -> Finding:
+    """Others have waited past the timeout for ranks that move: no fault, but worth a line. One for all of
+    them: half of a large job may wait for the other half."""
+    report = snapshot.ranks[ranks[0]]
     coordinate = report.coordinate
-    waiting = graph.waiting_for((rank,))
+    waiting = graph.waiting_for(ranks)
+    make, first = ("makes", "") if len(ranks) == 1 else ("make", ", the first")
     return Finding(
         cause=Cause.RANK_STALLED,
         status=Status.INCONCLUSIVE,
         scope=Scope.RANK,
-        summary=f"{ranks_text(waiting)} wait for rank {rank}, which makes progress in {where(report)}",
+        summary=f"{ranks_text(waiting)} wait for {ranks_text(ranks)}, which {make} progress{first} in "
+        f"{where(report)}",
         action=Action.OBSERVE,
         anchor=f"progressing at step {coordinate.step if coordinate else 0}",
-        onset_age_ns=snapshot.silence_ns(rank),
-        implicated=(implicate(snapshot, rank, f"makes progress in {where(report)}"),),
-        cleared=cleared(snapshot, graph, (rank,)),
+        onset_age_ns=snapshot.silence_ns(ranks[0]),
+        implicated=tuple(
+            implicate(snapshot, rank, f"makes progress in {where(snapshot.ranks[rank])}") for rank in ranks
+        ),
+        cleared=cleared(snapshot, graph, ranks),
         phase=phase_of(report),
         operation=coordinate.operation if coordinate else "",
         hold=State.SUPPRESSED,
-        held=f"rank {rank} makes progress",
+        held=f"{ranks_text(ranks)} {make} progress",
     )
 
 

@@ -10,7 +10,7 @@ from scoutd.agent.settings import Settings
 from scoutd.agent.snapshot import snapshot
 from scoutd.agent.verdict import Action, Cause, Scope, State, Status
 from scoutd.agent.waitfor import build
-from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns
+from tests.unit.agent.job import Job, cleared, confirmed, implicated, ns, verdicts
 
 
 def test_a_healthy_job_has_no_verdict() -> None:
@@ -306,6 +306,17 @@ def test_a_long_wait_for_a_rank_that_progresses_is_suppressed() -> None:
     reports = [v for _ in range(20) for v in _tick_while_rank_0_moves(job)]
     assert [v.state for v in reports] == [State.SUPPRESSED]
     assert "makes progress" in reports[0].suppressed_because
+
+
+def test_many_that_progress_are_suppressed_in_one_line() -> None:
+    """Half of a large job may wait for the other half: there is no verdict about each of them."""
+    job = Job(8)
+    for rank in range(4):
+        job.waits(rank)
+    (verdict,) = verdicts(job.observe())
+    assert (verdict.state, implicated(verdict)) == (State.SUPPRESSED, [4, 5, 6, 7])
+    assert verdict.suppressed_because == "ranks 4–7 make progress"
+    assert cleared(verdict) == {rank: [4, 5, 6, 7] for rank in range(4)}
 
 
 def _tick_while_rank_0_moves(job: Job) -> list:  # type: ignore[type-arg]
