@@ -7,7 +7,7 @@ transport come last, and if nothing at all is waited for, the job is at most pau
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -285,8 +285,11 @@ def _coordinates(snapshot: Snapshot) -> EvidenceItem:
 def _coordinate_consensus(snapshot: Snapshot) -> EvidenceItem:
     """C3 over progress coordinates: supports the graph or does not, never decides alone."""
     ranks, none = snapshot.numbers, Phase.NONE
-    spoken = [snapshot.ranks[r].coordinate for r in ranks]
-    values = [(c.step, c.phase, c.operation) if c and c.phase is not none else None for c in spoken]
+    spoken = (snapshot.ranks[r].coordinate for r in ranks)
+    told = ((c.step, c.phase, c.operation) if c and c.phase is not none else None for c in spoken)
+    # Few are distinct. Kept for each rank, they would set off full garbage collections.
+    distinct: dict[Hashable, Hashable] = {}
+    values = [distinct.setdefault(each, each) for each in told]
     result = exact(values)
     outliers = [r for r, out in zip(ranks, result.outliers, strict=True) if out]
     text = f"C3 over progress coordinates: {result.status.value}"
