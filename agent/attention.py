@@ -47,9 +47,9 @@ LATE_NS_PER_RANK: Final = 10_000_000
 LATE_MOST_NS: Final = 10_000_000_000
 """An agent that comes so much late has no time for looks: ten seconds for 1,000 ranks and more."""
 
-LATE_INCOMPLETE: Final = 16
-"""While evidence is missing besides: up to so many times its lateness. In a job of 1,000 ranks the looks make
-it late; in one of ten the machine does, and nothing is gained by waiting."""
+LATE_INCOMPLETE: Final = 32
+"""While evidence is missing besides: up to so many times its lateness, a minute at most. In a job of 1,000
+ranks the looks make it late; in one of ten the machine does, and nothing is gained by waiting."""
 
 LATE_ROUND: Final = 4
 """A report passes as many queues as an answer (``pace.LATE_FACTOR``), each of them as late as this agent."""
@@ -69,15 +69,17 @@ class _Line:
 @dataclass(frozen=True, slots=True)
 class _Summary:
     """All of them. ``moved_ns``: when the rank that has been silent the longest moved last, None without
-    ranks."""
+    ranks. ``ranks``: how many are told of; ``world_size``: how many there are."""
 
+    ranks: int
+    world_size: int
     moved_ns: int | None
     lives: bool
     urgent: bool
 
 
 Reports = Mapping[str, tuple[NodeReport, int]]
-"""By node: its report, and when it was true."""
+"""By node: its report, and when it was true. Not changed: newer reports are another mapping."""
 
 
 class Attention:
@@ -89,7 +91,7 @@ class Attention:
         self.gap_ns = 0
         self._lines: dict[str, _Line] = {}
         self._summed: Reports = {}
-        self._sum = _Summary(None, False, False)
+        self._sum = _Summary(0, 0, None, False, False)
         self._looked_ns: int | None = None
         self._incomplete_ns: int | None = None
         self._held = 0
@@ -132,13 +134,13 @@ class Attention:
         last_ns = max((at for at in (self._looked_ns, self._incomplete_ns) if at is not None), default=None)
         if last_ns is None or (complete and not self._complete):
             return True
-        ranks = sum(len(report.ranks) for report, _ in reports.values())
+        found = self._read(reports)
+        ranks, everybody = found.ranks, found.world_size or found.ranks
         self._most_ns = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS)
         if len(reports) < 2:
             return True
         pause = PAUSE_NS_PER_RANK * ranks
         if not complete:
-            everybody = max(report.world_size for report, _ in reports.values()) or ranks
             pause = max(pause, min(INCOMPLETE_NS_PER_RANK * everybody, INCOMPLETE_MOST_NS))
             pause = max(pause, min(INCOMPLETE_GAPS * self.gap_ns, LATE_NS_PER_RANK * everybody, LATE_MOST_NS))
         if settled:
@@ -146,7 +148,7 @@ class Attention:
         if self.late_ns >= LATE_NS:
             pause = max(pause, self._most_ns)
             if not complete:
-                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, 3 * self._most_ns))
+                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, 6 * self._most_ns))
         return now_ns - last_ns >= pause
 
     def looked(self, complete: bool, now_ns: int) -> None:
@@ -155,8 +157,8 @@ class Attention:
 
     def _read(self, reports: Reports) -> _Summary:
         """Asked for several times between two changes of them."""
-        if reports != self._summed:
-            self._summed = dict(reports)
+        if reports is not self._summed:
+            self._summed = reports
             known = self._lines
             self._lines = {
                 node: line
@@ -166,6 +168,8 @@ class Attention:
             }
             lines = self._lines.values()
             self._sum = _Summary(
+                sum(len(line.report.ranks) for line in lines),
+                max((line.report.world_size for line in lines), default=0),
                 min((reports[n][1] - line.longest_ns for n, line in self._lines.items()), default=None),
                 any(line.lives for line in lines),
                 any(line.urgent for line in lines),

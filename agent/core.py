@@ -40,7 +40,7 @@ from scoutd.agent.round import Round, stacks_to_come
 from scoutd.agent.settings import NS_PER_S, Settings
 from scoutd.agent.snapshot import Snapshot, snapshot
 from scoutd.agent.verdict import State, Verdict
-from scoutd.agent.waitfor import build
+from scoutd.agent.waitfor import build, host_waits
 
 WATCH_SHARE = 0.25
 """Activity is sampled from this share of the stall timeout on: a window before the limit is reached."""
@@ -151,7 +151,7 @@ class Core:
         self._own = (report, now_ns)
         self.replays.take(report, now_ns)
         if not self._published:
-            self._reports[report.node] = self._own
+            self._reports = self._reports | {report.node: self._own}
         return effects + [Report(v) for v in self._contested.take(report, now_ns)]
 
     def _take_evidence(self, evidence: Evidence, now_ns: int) -> list[Effect]:
@@ -174,7 +174,7 @@ class Core:
 
     def _reset(self, report: NodeReport) -> None:
         self._job, self._generation = report.job, report.generation
-        self._reports.clear()
+        self._reports = {}
         self._asked.clear()
         self._patience.clear()
         self._round = Round()
@@ -240,7 +240,7 @@ class Core:
             longest = self.attention.longest_ns(self._reports, now_ns)
             watch = self._settings.stall_timeout_s * WATCH_SHARE * NS_PER_S
             self.suspicious = longest >= watch and self.attention.lives(self._reports)
-        return self._watch(moment)
+        return self._watch(moment) + self._ask_ahead(moment, now_ns)
 
     def _keep(
         self, reports: list[Verdict], moment: Snapshot, judge: bool, known: tuple[Known, ...], now_ns: int
@@ -339,6 +339,20 @@ class Core:
             return []
         self._sampled = silent
         return [SampleActivity(silent)]
+
+    def _ask_ahead(self, moment: Snapshot, now_ns: int) -> list[Effect]:
+        """Stacks of our own silent ranks that are not known to wait: they are wanted, whatever others say.
+        Whoever looks at all nodes first would wait for them."""
+        share = self._settings.stall_timeout_s * STACK_SHARE * NS_PER_S
+        return [
+            CaptureStack(r.rank, native=False)
+            for r in moment.ranks.values()
+            if _needs_stack(moment, r.rank)
+            and host_waits(r) is None
+            and moment.alive(r.rank)
+            and moment.silence_ns(r.rank) >= share
+            and self._ask(r.rank, False, now_ns)
+        ]
 
     def _ask_native(self, moment: Snapshot, diagnosis: Diagnosis, now_ns: int) -> list[Effect]:
         """Stacks ahead of the verdict: Python frames of roots, native ones where the graph is undecided."""

@@ -7,7 +7,7 @@ does not grow with the cluster. Everybody chooses partners at random, so they fo
 ``count`` and more, in which news spreads in O(log N) rounds as it does in the complete one.
 
 Who chose while few were known would keep to those few: the first agents of a job would be everybody's
-partners. So once twice as many are known, a partner that was chosen before gives way at every turn.
+partners. So once four times as many are known, a partner that was chosen before gives way at every turn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 from collections.abc import Collection, Container, Iterator
 from typing import Final
 
-GROWTH: Final = 2
+GROWTH: Final = 4
 
 
 class Partners:

@@ -26,9 +26,12 @@ LEFT_NS: Final = 3 * NS_PER_S
 
 CALM_NS: Final = NS_PER_S
 
-MISSING_NS_PER_NODE: Final = 4_000_000
+TOLD_NS_PER_NODE: Final = 2_000_000
+MISSING_NS_PER_NODE: Final = 10_000_000
 MISSING_MOST_NS: Final = 2 * NS_PER_S
-"""How often the core hears of a map in which reports are missing: half of a thousandth of a core."""
+TOLD_LATE: Final = 8
+"""How often the core hears of a map without news, and of one in which reports are missing: it costs two
+microseconds per node. An agent that is late hears of them the less, up to eight times its lateness."""
 
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
@@ -175,12 +178,13 @@ class Party:
         exchange = self.exchange
         news, at_ns, unreachable = self._told
         nodes = len(exchange.replica.entries)
-        patience = exchange.pace.slowest_ns(nodes) // 2
+        late_ns = min(nodes * MISSING_NS_PER_NODE, TOLD_LATE * exchange.pace.late_ns)
+        patience = max(exchange.pace.slowest_ns(nodes) // 2, nodes * TOLD_NS_PER_NODE, late_ns)
         away = frozenset(exchange.unreachable)
         since = now_ns - at_ns
         if news == exchange.replica.news and unreachable == away and since < patience:
             return False
-        pause = min(nodes * MISSING_NS_PER_NODE, MISSING_MOST_NS)
+        pause = max(min(nodes * MISSING_NS_PER_NODE, MISSING_MOST_NS), late_ns)
         if unreachable == away and since < pause and exchange.replica.missing:
             return False
         self._told = (exchange.replica.news, now_ns, away)

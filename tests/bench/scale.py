@@ -1,6 +1,6 @@
 """How long until all agents of a large job hold the same verdict, over real gRPC, in one process.
 
-    python tests/bench/scale.py --agents 128 [--timeout 12] [--json]
+    python tests/bench/scale.py --agents 128 [--timeout 30] [--json]
 
 Every agent is a daemon's main loop with its parties, codec, client and listener on a port of its own; only
 shared memory is replaced, by ``hungjob``. The agents find each other through three seeds, the job runs for a
@@ -215,7 +215,7 @@ def note(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agents", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=12.0, help="the stall timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=30.0, help="the stall timeout in seconds; 30 is the default of the agent")
     parser.add_argument("--quiet", type=float, default=12.0, help="seconds of health before the hang")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the output is JSON")
     asked = parser.parse_args()

@@ -110,7 +110,7 @@ def test_nobody_lives_where_every_process_is_gone() -> None:
         (True, 0, 4 * PAUSE_NS_PER_RANK),
         (False, 0, 4 * INCOMPLETE_NS_PER_RANK),
         (True, LATE_NS, 4 * LATE_NS_PER_RANK),
-        (False, LATE_NS, 3 * 4 * LATE_NS_PER_RANK),
+        (False, LATE_NS, 6 * 4 * LATE_NS_PER_RANK),
     ],
 )
 def test_looks_follow_each_other_with_a_pause(complete: bool, late_ns: int, pause_ns: int) -> None:
