@@ -215,7 +215,12 @@ def note(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agents", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=30.0, help="the stall timeout in seconds; 30 is the default of the agent")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=30.0,
+        help="the stall timeout in seconds; 30 is the default of the agent",
+    )
     parser.add_argument("--quiet", type=float, default=12.0, help="seconds of health before the hang")
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the output is JSON")
     asked = parser.parse_args()

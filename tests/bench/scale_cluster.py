@@ -17,6 +17,7 @@ from scoutd.agent.events import Evidence, Observed, Report, Tick
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.exchange import Exchange
 from scoutd.agent.messages import (
+    Columns,
     Mark,
     Outgoing,
     Probe,
@@ -46,9 +47,12 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of a mark and of a report of eight ranks, by the real encoding."""
+    """Bytes, by the real encoding: of a mark, of a node in columns of all and of some nodes, and of a report
+    of eight ranks."""
 
     mark: int
+    row: int
+    some: int
     report: int
 
     @property
@@ -57,10 +61,14 @@ class Sizes:
 
     def of(self, message: Request | Reply) -> int:
         """Roughly the encoded size; headers and seals are left out."""
-        if isinstance(message, Sync | Probe | ProbeReply):
+        if isinstance(message, Probe | ProbeReply):
             return len(message.marks) * self.mark
-        if isinstance(message, SyncReply):
-            return len(message.marks) * self.mark + len(message.blobs) * (self.mark + self.report)
+        if isinstance(message, Sync | SyncReply):
+            told = message.columns
+            each = 0 if told is None else self.row if told.at is None else self.some
+            rows = len(told.version) * each if told is not None else 0
+            blobs = message.blobs if isinstance(message, SyncReply) else ()
+            return rows + len(message.marks) * self.mark + len(blobs) * (self.mark + self.report)
         return len(message.blobs) * (self.mark + self.report) if isinstance(message, Push) else 8
 
 
@@ -70,7 +78,13 @@ def sizes() -> Sizes:
     marks = tuple(
         Mark(f"node-{k:04d}", f"10.0.{k}.250:4000", 1, 40000, 40000, 40000) for k in range(100, 200)
     )
-    return Sizes(len(messagecodec.encode(Sync(marks, 1))) // 100, len(reportcodec.encode_report(report)))
+    rows = ((40000,) * 100,) * 3
+    told = (Columns(1, *rows), Columns(1, *rows, tuple(range(1000, 1100))))
+    mark, row, some = (
+        len(messagecodec.encode(sync)) // 100
+        for sync in (Sync(marks, 1), *(Sync((), 1, (), each) for each in told))
+    )
+    return Sizes(mark, row, some, len(reportcodec.encode_report(report)))
 
 
 @dataclass

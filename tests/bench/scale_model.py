@@ -1,8 +1,9 @@
 """Push-pull as bits: who holds whose report, for clusters too large to simulate.
 
 Row i of the matrix says whose reports agent i holds. In a round every agent, in random order, exchanges with
-``fanout`` random partners: marks of all nodes one way, then the reports that either side lacks, at most as
-many as a body carries each way. All reports are published at once, as in a job that stands still.
+``fanout`` random partners: columns of all nodes one way, of those that differ back, then the reports that
+either side lacks, at most as many as a body carries each way. All reports are published at once, as in a job
+that stands still.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from tests.bench.scale_cluster import Sizes
 
 @dataclass(frozen=True)
 class Spread:
-    """``rounds`` until everybody holds everything; bytes sent per agent, marks and reports apart."""
+    """``rounds`` until everybody holds everything; bytes sent per agent, columns and reports apart."""
 
     rounds: int
-    mark_bytes: int
+    column_bytes: int
     report_bytes: int
 
 
@@ -27,7 +28,7 @@ def spread(nodes: int, fanout: int, how_large: Sizes, seed: int = 1, most_rounds
     rng = np.random.default_rng(seed)
     held = np.packbits(np.eye(nodes, dtype=np.uint8), axis=1)
     counts = np.ones(nodes, dtype=np.int64)
-    marks = reports = rounds = 0
+    columns = reports = rounds = 0
     while counts.min() < nodes and rounds < most_rounds:
         rounds += 1
         for one in rng.permutation(nodes):
@@ -35,10 +36,10 @@ def spread(nodes: int, fanout: int, how_large: Sizes, seed: int = 1, most_rounds
                 if one == other:
                     continue
                 moved, differ = _exchange(held, counts, int(one), int(other), how_large.reports_in_a_body)
-                marks += nodes + differ
+                columns += nodes * how_large.row + differ * how_large.some
                 reports += moved
     each = how_large.report + how_large.mark
-    return Spread(rounds, marks * how_large.mark // nodes, reports * each // nodes)
+    return Spread(rounds, columns // nodes, reports * each // nodes)
 
 
 def _exchange(held: np.ndarray, counts: np.ndarray, one: int, other: int, most: int) -> tuple[int, int]:

@@ -65,7 +65,7 @@ def simulated(nodes: int, how_large: Sizes, seed: int) -> Row:
 def modelled(nodes: int, how_large: Sizes) -> Row:
     knobs = ExchangeSettings()
     found = spread(nodes, knobs.fanout, how_large)
-    sent = found.mark_bytes + found.report_bytes
+    sent = found.column_bytes + found.report_bytes
     return _row(nodes, "modelled", None, found.rounds * knobs.sync_interval_s, sent, how_large)
 
 
@@ -135,8 +135,7 @@ def main() -> int:
         show(rows[-1:])
     show(rows)
     if options.json:
-        found = {"mark_bytes": how_large.mark, "report_bytes": how_large.report}
-        print(json.dumps({**found, "rows": [asdict(row) for row in rows]}))
+        print(json.dumps({"bytes": asdict(how_large), "rows": [asdict(row) for row in rows]}))
     return 0
 
 
