@@ -29,13 +29,14 @@ STACK_SHARE: Final = 0.5
 PAUSE_NS_PER_RANK: Final = 50_000
 """Five times what a look costs: a fifth of a core at most. 200 ms for 4,000 ranks, 5 s for 100,000."""
 
-INCOMPLETE_NS_PER_RANK: Final = 3_000_000
-INCOMPLETE_MOST_NS: Final = 3_000_000_000
-"""While evidence is missing, looks only make sure that the missing is not waited for without end: so long
-after the last report of another node, three seconds for 1,000 ranks and more."""
-
+INCOMPLETE_NS_PER_RANK: Final = 1_000_000
+INCOMPLETE_RANKS: Final = 512
+INCOMPLETE_NS: Final = 3_000_000_000
 INCOMPLETE_GAPS: Final = 3
-"""Synchronisations in which nothing came; one or two may have been with peers that lack the same."""
+INCOMPLETE_MOST_NS: Final = 10_000_000_000
+"""While evidence is missing, looks only make sure that the missing is not waited for without end: so long
+after the last report of another node. Three seconds, or as many synchronisations in which nothing came, which
+may be with peers that lack the same; ten seconds at most; in small jobs much less, a millisecond a rank."""
 
 SETTLED_NS_PER_RANK: Final = 5_000_000
 SETTLED_LEAST_NS: Final = 1_000_000_000
@@ -141,8 +142,10 @@ class Attention:
             return True
         pause = PAUSE_NS_PER_RANK * ranks
         if not complete:
-            pause = max(pause, min(INCOMPLETE_NS_PER_RANK * everybody, INCOMPLETE_MOST_NS))
-            pause = max(pause, min(INCOMPLETE_GAPS * self.gap_ns, LATE_NS_PER_RANK * everybody, LATE_MOST_NS))
+            usual = max(INCOMPLETE_NS, INCOMPLETE_GAPS * self.gap_ns)
+            large = max(1.0, everybody / INCOMPLETE_RANKS)
+            bearable = int(INCOMPLETE_NS_PER_RANK * everybody * large)
+            pause = max(pause, min(usual, bearable, INCOMPLETE_MOST_NS))
         if settled:
             pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
         if self.late_ns >= LATE_NS:

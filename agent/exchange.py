@@ -148,7 +148,7 @@ class Exchange:
             oldest_ns = self._flight.oldest_ns(Sync)
             self.pace.oldest_ns = now_ns - oldest_ns if oldest_ns is not None else 0
             waiting = self._flight.waiting(Sync, now_ns - self.pace.patience_ns, self.unreachable)
-            count = max(0, self.pace.fanout - waiting)
+            count = max(0, self.pace.fanout(len(self.replica.entries)) - waiting)
             if count:
                 self.pace.began(now_ns, self._alarmed_since_ns)
             for node in self._partners.sample(count, self.replica.present(), self.unreachable):

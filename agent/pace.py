@@ -113,11 +113,10 @@ class Pace:
         """Answers take so long that missing ones say nothing of a peer."""
         return max(LATE_FACTOR * self.late_ns, self._trip_ns) > self._least_ns
 
-    @property
-    def fanout(self) -> int:
-        """How many synchronisations may wait at once: one until one was answered, and where answers are slow.
-        Who asks two at once learns the same from both, and is a burden to both."""
-        return 1 if self.strained or not self._trips else self._fanout
+    def fanout(self, nodes: int) -> int:
+        """How many synchronisations may wait at once: one where answers are slow, and among many until one
+        was answered. Who asks two at once learns the same from both, and is a burden to both."""
+        return 1 if self.strained or (nodes > FREE_NODES and not self._trips) else self._fanout
 
     def next_ns(self, news: int, nodes: int) -> int:
         """The pause before the next round. ``news`` counts what was learned so far."""

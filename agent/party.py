@@ -27,11 +27,13 @@ LEFT_NS: Final = 3 * NS_PER_S
 CALM_NS: Final = NS_PER_S
 
 TOLD_NS_PER_NODE: Final = 2_000_000
-MISSING_NS_PER_NODE: Final = 10_000_000
-MISSING_MOST_NS: Final = 2 * NS_PER_S
+TOLD_NODES: Final = 128
+TOLD_MOST_NS: Final = 2 * NS_PER_S
 TOLD_LATE: Final = 8
-"""How often the core hears of a map without news, and of one in which reports are missing: it costs two
-microseconds per node. An agent that is late hears of them the less, up to eight times its lateness."""
+LATE_NS_PER_NODE: Final = 10_000_000
+"""How often the core hears of a map without news, and of one in which reports are missing: it costs a
+microsecond or two per node. Beyond ``TOLD_NODES`` it is told so seldom that it costs ever less of a core, up
+to ``TOLD_MOST_NS``; by an agent that is late more seldom still, up to eight times its lateness."""
 
 Encode = Callable[[NodeReport], bytes]
 Decode = Callable[[bytes], NodeReport]
@@ -178,13 +180,13 @@ class Party:
         exchange = self.exchange
         news, at_ns, unreachable = self._told
         nodes = len(exchange.replica.entries)
-        late_ns = min(nodes * MISSING_NS_PER_NODE, TOLD_LATE * exchange.pace.late_ns)
-        patience = max(exchange.pace.slowest_ns(nodes) // 2, nodes * TOLD_NS_PER_NODE, late_ns)
+        pause = min(int(nodes * TOLD_NS_PER_NODE * max(1.0, nodes / TOLD_NODES)), TOLD_MOST_NS)
+        pause = max(pause, min(nodes * LATE_NS_PER_NODE, TOLD_LATE * exchange.pace.late_ns))
+        patience = max(exchange.pace.slowest_ns(nodes) // 2, pause)
         away = frozenset(exchange.unreachable)
         since = now_ns - at_ns
         if news == exchange.replica.news and unreachable == away and since < patience:
             return False
-        pause = max(min(nodes * MISSING_NS_PER_NODE, MISSING_MOST_NS), late_ns)
         if unreachable == away and since < pause and exchange.replica.missing:
             return False
         self._told = (exchange.replica.news, now_ns, away)

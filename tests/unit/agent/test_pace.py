@@ -63,14 +63,15 @@ def test_before_the_first_answer_the_wait_for_it_counts_among_many() -> None:
     assert not one.strained
 
 
-def test_one_at_a_time_until_answers_are_known_to_be_quick() -> None:
+def test_among_many_one_at_a_time_until_answers_are_known_to_be_quick() -> None:
     one = pace()
-    assert one.fanout == 1
+    usual = ExchangeSettings().fanout
+    assert [one.fanout(nodes) for nodes in (4, 64, 65)] == [usual, usual, 1]
     answered(one, 5)
-    assert one.fanout == ExchangeSettings().fanout
+    assert one.fanout(1000) == usual
     for _ in range(4):
         answered(one, 900)
-    assert one.fanout == 1
+    assert [one.fanout(nodes) for nodes in (4, 1000)] == [1, 1]
 
 
 def test_one_peer_that_was_stopped_slows_nobody_down() -> None:
