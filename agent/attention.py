@@ -26,8 +26,8 @@ from scoutd.agent.waitfor import host_waits
 STACK_SHARE: Final = 0.5
 """Stacks of suspects are asked for from this share of the stall timeout on."""
 
-PAUSE_NS_PER_RANK: Final = 50_000
-"""Five times what a look costs: a fifth of a core at most. 200 ms for 4,000 ranks, 5 s for 100,000."""
+PAUSE_NS_PER_RANK: Final = 25_000
+"""Several times what a look costs: a fifth of a core at most. 100 ms for 4,000 ranks, 2.5 s for 100,000."""
 
 INCOMPLETE_NS_PER_RANK: Final = 1_000_000
 INCOMPLETE_RANKS: Final = 512
@@ -40,13 +40,15 @@ may be with peers that lack the same; ten seconds at most; in small jobs much le
 
 SETTLED_NS_PER_RANK: Final = 5_000_000
 SETTLED_LEAST_NS: Final = 1_000_000_000
-SETTLED_MOST_NS: Final = 10_000_000_000
+SETTLED_MOST_NS: Final = 30_000_000_000
 """Time alone seldom changes what was confirmed."""
 
 LATE_NS: Final = 250_000_000
-LATE_NS_PER_RANK: Final = 10_000_000
+LATE_NS_PER_RANK: Final = 1_000_000
+LATE_INCOMPLETE_NS_PER_RANK: Final = 10_000_000
 LATE_MOST_NS: Final = 10_000_000_000
-"""An agent that comes so much late has no time for looks: ten seconds for 1,000 ranks and more."""
+"""An agent that comes so much late has little time for looks: four seconds apart for 4,000 ranks; and hardly
+any for looks at a part of the evidence: ten seconds for 1,000 ranks and more."""
 
 LATE_INCOMPLETE: Final = 32
 """While evidence is missing besides: up to so many times its lateness, a minute at most. In a job of 1,000
@@ -137,7 +139,7 @@ class Attention:
             return True
         found = self._read(reports)
         ranks, everybody = found.ranks, found.world_size or found.ranks
-        self._most_ns = min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS)
+        self._most_ns = min(LATE_INCOMPLETE_NS_PER_RANK * ranks, LATE_MOST_NS)
         if len(reports) < 2:
             return True
         pause = PAUSE_NS_PER_RANK * ranks
@@ -149,9 +151,9 @@ class Attention:
         if settled:
             pause = max(pause, min(max(SETTLED_LEAST_NS, SETTLED_NS_PER_RANK * ranks), SETTLED_MOST_NS))
         if self.late_ns >= LATE_NS:
-            pause = max(pause, self._most_ns)
+            pause = max(pause, min(LATE_NS_PER_RANK * ranks, LATE_MOST_NS))
             if not complete:
-                pause = max(pause, min(LATE_INCOMPLETE * self.late_ns, 6 * self._most_ns))
+                pause = max(pause, self._most_ns, min(LATE_INCOMPLETE * self.late_ns, 6 * self._most_ns))
         return now_ns - last_ns >= pause
 
     def looked(self, complete: bool, now_ns: int) -> None:

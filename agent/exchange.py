@@ -356,8 +356,11 @@ class Exchange:
         return now_ns - self._ticked_ns > STOOD_STILL_NS + LATE_FACTOR * self.pace.late_ns
 
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
-        """Ask others; with nobody to ask, the node is out of reach."""
+        """Ask others; with nobody to ask, the node is out of reach. Among many and while nothing is wrong,
+        one question at a time: probes that are lost by dozens are the network's fault, or ours."""
         if self._reach.doubtful(node) or self._absent(node) or self.pace.drowning:
+            return []
+        if self._reach.asking and not self.alarmed(now_ns) and len(self.peers) > self.settings.partners:
             return []
         others = [p for p in self.peers if p != node and p not in self.unreachable]
         if not others:

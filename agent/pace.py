@@ -44,7 +44,8 @@ asks again only after some more of that time keeps the queues short, and as much
 
 MOST_REST_NS = 3 * NS_PER_S
 
-LEAST_TIMEOUT_NS = NS_PER_S
+LEAST_TIMEOUT_NS = 4 * NS_PER_S
+LEAST_PATIENCE_NS = NS_PER_S
 FIRST_TIMEOUT_NS = 10 * NS_PER_S
 MOST_TIMEOUT_NS = 20 * NS_PER_S
 
@@ -76,7 +77,7 @@ class Pace:
     @property
     def patience_ns(self) -> int:
         """How long one is waited for before another is begun in its place."""
-        usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_TIMEOUT_NS
+        usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_PATIENCE_NS
         return max(self._least_ns, usual) + LATE_FACTOR * self.late_ns
 
     def began(self, now_ns: int, since_ns: int) -> None:

@@ -21,6 +21,11 @@ class Reach:
         self.lost: dict[str, int] = {}
         self._suspicions: dict[str, _Suspicion] = {}
 
+    @property
+    def asking(self) -> bool:
+        """Others are being asked about some node."""
+        return bool(self._suspicions)
+
     def suspected(self, node: str) -> bool:
         """Others are being asked about the node."""
         return node in self._suspicions

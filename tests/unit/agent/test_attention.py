@@ -9,6 +9,7 @@ import pytest
 
 from scoutd.agent.attention import (
     INCOMPLETE_NS_PER_RANK,
+    LATE_INCOMPLETE_NS_PER_RANK,
     LATE_NS,
     LATE_NS_PER_RANK,
     PAUSE_NS_PER_RANK,
@@ -110,7 +111,7 @@ def test_nobody_lives_where_every_process_is_gone() -> None:
         (True, 0, 4 * PAUSE_NS_PER_RANK),
         (False, 0, 4 * INCOMPLETE_NS_PER_RANK),
         (True, LATE_NS, 4 * LATE_NS_PER_RANK),
-        (False, LATE_NS, 6 * 4 * LATE_NS_PER_RANK),
+        (False, LATE_NS, 6 * 4 * LATE_INCOMPLETE_NS_PER_RANK),
     ],
 )
 def test_looks_follow_each_other_with_a_pause(complete: bool, late_ns: int, pause_ns: int) -> None:

@@ -102,6 +102,17 @@ def test_columns_that_are_strange_to_a_peer_are_followed_by_marks() -> None:
     assert (settled.strange, settled.blobs, settled.wanted) == (False, (), ())
 
 
+def test_while_nothing_is_wrong_many_lost_probes_make_few_questions() -> None:
+    one = exchange("a")
+    for k in range(40):
+        introduce(one, exchange(f"n{k}"))
+    lost = [Outgoing(f"n{k}", f"n{k}:1", Probe((), 0), NS_PER_S) for k in range(12)]
+    asked = [len(one.on_failure(out, 0)) for out in lost]
+    assert asked == [one.settings.relays] + [0] * 11
+    one.alarm(0)
+    assert len(one.on_failure(lost[1], 0)) == one.settings.relays
+
+
 class Outage:
     """Nothing that ``one`` sends is answered; every request ends when its time is over."""
 
