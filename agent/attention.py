@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from scoutd.agent.evidence import NodeReport, ProcessStatus, RankReport
+from scoutd.agent.evidence import NodeReport, RankReport
 from scoutd.agent.waitfor import host_waits
 
 STACK_SHARE: Final = 0.5
@@ -59,17 +59,6 @@ LATE_ROUND: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """One report: the longest silence of a rank in it, whether some process lives, and whether there is
-    anything that is judged without silence: somebody died or said why it would, or told its splits."""
-
-    report: NodeReport
-    longest_ns: int
-    lives: bool
-    urgent: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Summary:
     """All of them. ``moved_ns``: when the rank that has been silent the longest moved last, None without
     ranks. ``ranks``: how many are told of; ``world_size``: how many there are."""
@@ -92,7 +81,6 @@ class Attention:
     def __init__(self) -> None:
         self.late_ns = 0
         self.gap_ns = 0
-        self._lines: dict[str, _Line] = {}
         self._summed: Reports = {}
         self._sum = _Summary(0, 0, None, False, False)
         self._looked_ns: int | None = None
@@ -164,26 +152,12 @@ class Attention:
         """Asked for several times between two changes of them."""
         if reports is not self._summed:
             self._summed = reports
-            known = self._lines
-            self._lines = {
-                node: line
-                if (line := known.get(node)) is not None and line.report is report
-                else _line(report)
-                for node, (report, _) in reports.items()
-            }
-            lines = self._lines.values()
+            told = [report for report, _ in reports.values()]
             self._sum = _Summary(
-                sum(len(line.report.ranks) for line in lines),
-                max((line.report.world_size for line in lines), default=0),
-                min((reports[n][1] - line.longest_ns for n, line in self._lines.items()), default=None),
-                any(line.lives for line in lines),
-                any(line.urgent for line in lines),
+                sum([len(report.ranks) for report in told]),
+                max([report.world_size for report in told], default=0),
+                min([at - report.longest_ns for report, at in reports.values()], default=None),
+                any(report.lives for report in told),
+                any(report.urgent for report in told),
             )
         return self._sum
-
-
-def _line(report: NodeReport) -> _Line:
-    gone = [rank.process.status is ProcessStatus.GONE for rank in report.ranks]
-    longest = max((rank.silent_ns for rank in report.ranks if rank.observed), default=0)
-    urgent = any(gone) or any(rank.notes or any(c.sends for c in rank.calls) for rank in report.ranks)
-    return _Line(report, longest, not all(gone), urgent)

@@ -164,7 +164,8 @@ class Core:
         for report, age_ns in sorted(evidence.reports, key=lambda each: each[0].node):
             if report.job == self._job and report.generation == self._generation:
                 self._reports[report.node] = (report, now_ns - age_ns)
-                self.replays.take(report, now_ns, age_ns)
+                if report.replayed:
+                    self.replays.take(report, now_ns, age_ns)
         self._published = self._local in self._reports
         if not self._published and self._own is not None:
             self._reports[self._local] = self._own

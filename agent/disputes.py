@@ -69,7 +69,7 @@ class Disputes:
     def hear(self, reports: Iterable[NodeReport], watch: ReplayWatch, now_ns: int) -> None:
         """What all nodes tell now; before the core reads it."""
         self._asked = frozenset(
-            result.round for report in reports for rank in report.ranks for result in rank.replays
+            result.round for report in reports for rank in report.replayed for result in rank.replays
         )
         if self._asked:
             watch.join(self._asked, now_ns)

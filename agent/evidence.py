@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import repeat
 
 from scoutd.agent.replay import RecipeView, ReplayCost, ReplayResult
@@ -300,3 +301,29 @@ class NodeReport:
     ranks: tuple[RankReport, ...] = field(default_factory=tuple)
     contested: tuple[Contested, ...] = ()
     seen: tuple[SeenDeath, ...] = ()
+
+    # What is asked of every report in every round is worked out once for each.
+
+    @cached_property
+    def longest_ns(self) -> int:
+        """The longest silence of a rank in it."""
+        return max((rank.silent_ns for rank in self.ranks if rank.observed), default=0)
+
+    @cached_property
+    def lives(self) -> bool:
+        """Some process in it is not gone."""
+        return not all(rank.process.status is ProcessStatus.GONE for rank in self.ranks)
+
+    @cached_property
+    def urgent(self) -> bool:
+        """There is something in it that is judged without silence: somebody died or said why it would, or
+        told its splits."""
+        return any(
+            rank.process.status is ProcessStatus.GONE or rank.notes or any(c.sends for c in rank.calls)
+            for rank in self.ranks
+        )
+
+    @cached_property
+    def replayed(self) -> tuple[RankReport, ...]:
+        """The ranks in it that tell results of replays."""
+        return tuple(rank for rank in self.ranks if rank.replays)

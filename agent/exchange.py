@@ -126,8 +126,8 @@ class Exchange:
     def oldest_ns(self, now_ns: int, stale: frozenset[str]) -> int:
         """How long ago the quietest node in reach was heard of, stale ones apart."""
         away = stale.union(self.unreachable)
-        heard = (self.replica.entries[node].heard_ns for node in self.peers if node not in away)
-        return now_ns - min(heard, default=now_ns)
+        quiet = self.replica.quiet(now_ns)
+        return max([quiet[node] for node in self.peers if node not in away], default=0)
 
     def tick(self, now_ns: int) -> list[Outgoing]:
         """Requests that are due now."""

@@ -57,7 +57,7 @@ class Party:
         self._sharing = False
         self._last: NodeReport | None = None
         self._observed_ns = 0
-        self._decoded: dict[str, tuple[tuple[int, int], NodeReport | None]] = {}
+        self._decoded: dict[str, tuple[bytes, NodeReport | None]] = {}
         self._told: tuple[int, int, frozenset[str]] = (-1, 0, frozenset())
 
     @property
@@ -196,10 +196,10 @@ class Party:
         reports = []
         replica = self.exchange.replica
         quiet = replica.quiet(now_ns)
-        for node, (data, version, reported_ns) in replica.reports().items():
-            report = self._decode_once(node, data, version)
+        for entry in replica.held():
+            report = self._decode_once(entry.node, entry.data or b"")
             if report is not None:
-                reports.append((report, now_ns - reported_ns))
+                reports.append((report, now_ns - entry.reported_ns))
         exchange = self.exchange
         stale = exchange.stale(now_ns)
         return Evidence(
@@ -211,13 +211,13 @@ class Party:
             quiet,
         )
 
-    def _decode_once(self, node: str, data: bytes, version: tuple[int, int]) -> NodeReport | None:
+    def _decode_once(self, node: str, data: bytes) -> NodeReport | None:
         known = self._decoded.get(node)
-        if known is None or known[0] != version:
+        if known is None or known[0] is not data:
             try:
                 report: NodeReport | None = self._decode(data)
             except ValueError:
                 report = None
                 self.garbled += 1
-            known = self._decoded[node] = (version, report)
+            known = self._decoded[node] = (data, report)
         return known[1]

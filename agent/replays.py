@@ -61,9 +61,8 @@ class Rounds:
 
     def take(self, report: NodeReport, now_ns: int, age_ns: int = 0) -> None:
         """What this node's ranks told, ``age_ns`` ago, is part of its rounds."""
-        for rank in report.ranks:
-            if rank.replays:
-                self._take_rank(rank, now_ns - age_ns)
+        for rank in report.replayed:
+            self._take_rank(rank, now_ns - age_ns)
 
     def _take_rank(self, rank: RankReport, told_ns: int) -> None:
         for result in rank.replays:

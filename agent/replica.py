@@ -272,6 +272,11 @@ class Replica:
             if entry.data is not None
         }
 
+    def held(self) -> list[Entry]:
+        """The nodes whose report is here, by name."""
+        entries = self._roster.entries
+        return [entry for row in self._roster.by_name() if (entry := entries[row]).data is not None]
+
     @property
     def missing(self) -> bool:
         """Some node's newest report is not here."""
