@@ -336,7 +336,7 @@ class Exchange:
             return (self.round_trip.timeout_ns if request.alarm_ns else most) + self.pace.strain_ns
         if isinstance(request, Relay):
             return most + 2 * self.pace.strain_ns
-        return self.pace.timeout_ns
+        return self.pace.timeout_ns(len(self.replica.entries))
 
     def _done(self, sent: Outgoing, now_ns: int, measure: bool, answered: bool) -> None:
         """What went to a node that was out of reach meanwhile measures the outage, and not the peer; what was
@@ -389,11 +389,9 @@ class Exchange:
     def _lose(self, node: str, since_ns: int, now_ns: int) -> None:
         """The node is out of reach, unless its beat was heard lately: then messages are lost, not it; or this
         agent is too late for every answer."""
-        heard = self.replica.entries[node].heard_ns
-        if self.replica.entries[node].left:
-            return
-        beats = self.alarmed(now_ns) and now_ns - heard <= self._quiet_ns()
-        if not beats and heard <= since_ns and not self.pace.drowning:
+        entry = self.replica.entries[node]
+        beats = self.alarmed(now_ns) and now_ns - entry.heard_ns <= self._quiet_ns()
+        if not (entry.left or beats or self.pace.drowning) and entry.heard_ns <= since_ns:
             self.unreachable[node] = since_ns
 
 

@@ -44,9 +44,11 @@ asks again only after some more of that time keeps the queues short, and as much
 
 MOST_REST_NS = 3 * NS_PER_S
 
-LEAST_TIMEOUT_NS = 4 * NS_PER_S
-LEAST_PATIENCE_NS = NS_PER_S
-FIRST_TIMEOUT_NS = 10 * NS_PER_S
+LEAST_TIMEOUT_NS = NS_PER_S
+MANY_TIMEOUTS = 4
+"""Among many, a machine that was idle has quick answers to remember, and then queues."""
+
+FIRST_TIMEOUT_NS = 5 * NS_PER_S
 MOST_TIMEOUT_NS = 20 * NS_PER_S
 
 
@@ -67,17 +69,17 @@ class Pace:
         self._floor_ns = FIRST_TIMEOUT_NS
         self._news = 0
 
-    @property
-    def timeout_ns(self) -> int:
+    def timeout_ns(self, nodes: int) -> int:
         """How long to wait for the answer to one."""
         usual = sorted(self._trips)[len(self._trips) // 2] if self._trips else 0
-        known = max(LEAST_TIMEOUT_NS, min(TRIPS * usual, MOST_TIMEOUT_NS)) if usual else 0
+        least = LEAST_TIMEOUT_NS * (MANY_TIMEOUTS if nodes > FREE_NODES else 1)
+        known = max(least, min(TRIPS * usual, MOST_TIMEOUT_NS)) if usual else 0
         return max(known, self._floor_ns) + LATE_FACTOR * self.late_ns
 
     @property
     def patience_ns(self) -> int:
         """How long one is waited for before another is begun in its place."""
-        usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_PATIENCE_NS
+        usual = PATIENT_TRIPS * self._trip_ns if self._trip_ns else LEAST_TIMEOUT_NS
         return max(self._least_ns, usual) + LATE_FACTOR * self.late_ns
 
     def began(self, now_ns: int, since_ns: int) -> None:

@@ -99,19 +99,20 @@ def test_an_agent_that_comes_late_slows_down_and_recovers() -> None:
 
 def test_the_time_out_follows_the_answers_and_doubles_with_every_loss_until_the_next() -> None:
     one = pace()
-    assert one.timeout_ns == FIRST_TIMEOUT_NS
+    assert one.timeout_ns(4) == FIRST_TIMEOUT_NS
     for _ in range(50):
         answered(one, 5)
-    quick = one.timeout_ns
+    quick = one.timeout_ns(4)
     assert quick == LEAST_TIMEOUT_NS
+    assert one.timeout_ns(1000) == 4 * LEAST_TIMEOUT_NS
     seen = []
     for _ in range(10):
         one.lost()
-        seen.append(one.timeout_ns)
-    assert seen[:4] == [quick, 2 * quick, 4 * quick, MOST_TIMEOUT_NS]
+        seen.append(one.timeout_ns(4))
+    assert seen[:4] == [quick, 2 * quick, 4 * quick, 8 * quick]
     assert seen[-1] == MOST_TIMEOUT_NS
     answered(one, 5)
-    assert one.timeout_ns == quick
+    assert one.timeout_ns(4) == quick
 
 
 def test_patience_is_short_where_answers_are_quick_and_long_where_they_are_not() -> None:
@@ -119,7 +120,7 @@ def test_patience_is_short_where_answers_are_quick_and_long_where_they_are_not()
     for _ in range(50):
         answered(one, 5)
     quick = one.patience_ns
-    assert quick < one.timeout_ns
+    assert quick < one.timeout_ns(4)
     one.late(1000 * MS)
     assert one.patience_ns >= quick + 4000 * MS
     other = pace()
@@ -146,10 +147,10 @@ def test_one_slow_answer_among_quick_ones_makes_no_long_time_out() -> None:
     one = pace()
     for trip in (5, 5, 3000, 5):
         answered(one, trip)
-    assert one.timeout_ns == LEAST_TIMEOUT_NS
+    assert one.timeout_ns(4) == LEAST_TIMEOUT_NS
     for _ in range(4):
         answered(one, 3000)
-    assert one.timeout_ns == MOST_TIMEOUT_NS
+    assert one.timeout_ns(4) == MOST_TIMEOUT_NS
 
 
 def test_a_pause_of_minutes_is_forgotten_in_seconds() -> None:
