@@ -32,7 +32,8 @@ from scoutd.agent.events import (
 from scoutd.agent.evidence import NodeReport, ProcessStatus, RankReport
 from scoutd.agent.finding import Finding
 from scoutd.agent.history import History
-from scoutd.agent.lifecycle import Known, Ledger
+from scoutd.agent.known import Known
+from scoutd.agent.lifecycle import Ledger
 from scoutd.agent.localize import Diagnosis, localize
 from scoutd.agent.moment import Moment
 from scoutd.agent.replaywatch import ReplayWatch

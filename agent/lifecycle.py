@@ -23,15 +23,12 @@ from dataclasses import dataclass, replace
 
 from scoutd.agent import revision, statement
 from scoutd.agent.deaths import unordered
-from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
+from scoutd.agent.known import Known
 from scoutd.agent.narrative import ranks_text, seconds
 from scoutd.agent.snapshot import Snapshot
 from scoutd.agent.verdict import (
-    Action,
     Cause,
-    Implicated,
-    Scope,
     State,
     Status,
     Symptom,
@@ -54,20 +51,6 @@ class _Episode:
     worded_ns: int = 0
     living: frozenset[int] = frozenset()
     """Its ranks that lived when it was worded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a later decision depends on of an event that is going on."""
-
-    id: str
-    cause: Cause
-    state: State
-    ranks: tuple[int, ...]
-    blamed: tuple[Implicated, ...]
-    opened_age_ns: int
-    provisional: bool = False
-    ending: bool = False
 
 
 class Ledger:
@@ -124,22 +107,7 @@ class Ledger:
             self._episodes[each.id] = _Episode(
                 frozenset(each.ranks), each.cause, provisional=each.provisional, ending=each.ending
             )
-            self._verdicts[each.id] = Verdict(
-                id=each.id,
-                job="",
-                generation=1,
-                symptom=Symptom.HANG,
-                status=Status.INCONCLUSIVE,
-                state=each.state,
-                cause=each.cause,
-                scope=Scope.RANK,
-                phase=Phase.NONE,
-                operation="",
-                summary="",
-                action=Action.NONE,
-                opened_ns=now_ns - each.opened_age_ns,
-                implicated=each.blamed,
-            )
+            self._verdicts[each.id] = each.verdict(Symptom.HANG, Status.INCONCLUSIVE, now_ns)
 
     def update(
         self, findings: Sequence[Finding], snapshot: Snapshot, job: str, generation: int, now_ns: int

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scoutd.agent.evidence import NodeReport
-from scoutd.agent.lifecycle import Known
+from scoutd.agent.known import Known
 from scoutd.agent.settings import Settings
 
 

@@ -14,16 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scoutd.agent.evidence import Phase
 from scoutd.agent.finding import Finding
-from scoutd.agent.lifecycle import Known
+from scoutd.agent.known import Known
 from scoutd.agent.narrative import ranks_text
 from scoutd.agent.statement import stated
 from scoutd.agent.verdict import (
-    Action,
     Cause,
     EvidenceItem,
-    Scope,
     State,
     Status,
     Symptom,
@@ -84,22 +81,8 @@ class ReplayLedger:
         for each in known:
             symptom = Symptom.STRAGGLER if each.cause is Cause.COMPUTE_STRAGGLER else Symptom.SDC
             self._cases[each.id] = _Case(frozenset(each.ranks))
-            self._verdicts[each.id] = Verdict(
-                id=each.id,
-                job="",
-                generation=1,
-                symptom=symptom,
-                status=Status.ATTRIBUTED if each.ranks else Status.INCONCLUSIVE,
-                state=each.state,
-                cause=each.cause,
-                scope=Scope.RANK,
-                phase=Phase.NONE,
-                operation="",
-                summary="",
-                action=Action.NONE,
-                opened_ns=now_ns - each.opened_age_ns,
-                implicated=each.blamed,
-            )
+            status = Status.ATTRIBUTED if each.ranks else Status.INCONCLUSIVE
+            self._verdicts[each.id] = each.verdict(symptom, status, now_ns)
 
     def take(self, finding: Finding, job: str, generation: int, now_ns: int) -> list[Verdict]:
         """The states to report: of a new verdict, or of one that this finding says more about."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from scoutd.agent.evidence import NodeReport, RankReport
-from scoutd.agent.lifecycle import Known
+from scoutd.agent.known import Known
 from scoutd.agent.moment import Moment
 from scoutd.agent.replay import RecipeView
 from scoutd.agent.sdc import Round

@@ -22,7 +22,7 @@ from typing import Final
 from scoutd.agent import straggling
 from scoutd.agent.evidence import NodeReport
 from scoutd.agent.finding import Finding
-from scoutd.agent.lifecycle import Known
+from scoutd.agent.known import Known
 from scoutd.agent.moment import Moment
 from scoutd.agent.replay import RecipeView, RoundKey
 from scoutd.agent.replayfinding import Place, finding

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from scoutd.agent.evidence import NodeReport, Phase
-from scoutd.agent.lifecycle import Known
+from scoutd.agent.known import Known
 from scoutd.agent.moment import Moment
 from scoutd.agent.settings import Settings
 from scoutd.agent.verdict import Cause, Implicated, State

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import psutil
 
 sys.path[0] = str(Path(__file__).parents[2])  # this folder has a module called statistics, too
 
@@ -87,7 +88,8 @@ def decide_apart(nodes: int) -> tuple[float, float]:
 
 def decide(nodes: int) -> tuple[float, float]:
     """CPU seconds of one core that judges the evidence of all ranks for the first time, and megabytes."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    process = psutil.Process()
+    before = process.memory_info().rss
     now = ns(100)
     job = HungJob(nodes, lambda: now, hung_ns=now - ns(STALL_S + 1))
     observers = [NodeObserver(job, k) for k in range(nodes)]
@@ -100,8 +102,8 @@ def decide(nodes: int) -> tuple[float, float]:
     said = [e.verdict for e in core.step(Tick(), now) if isinstance(e, Report)]
     seconds = time.process_time() - started
     assert [[i.rank for i in v.implicated] for v in said if v.state is State.CONFIRMED] == [[job.culprit]]
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(seconds, 2), round((after - before) / 1024, 1)
+    after = process.memory_info().rss
+    return round(seconds, 2), round((after - before) / 1e6, 1)
 
 
 def show(rows: list[Row]) -> None:
