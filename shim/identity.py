@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.shim.shmfile import GENERATION_FILE, RETRIES, VANISHED, start_ticks
-from scoutd.shim.store import ORIGINAL_GET
+from scoutd.shim.store import LET_GO_S, ORIGINAL_GET
 
 KEY: Final = "identity"
 FALLBACK_S: Final = 30.0
@@ -138,14 +138,14 @@ class Agreement:
         self._thread = threading.Thread(target=self._keep_looking, name="scoutd-identity", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, most_s: float = 1.0) -> None:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+            self._thread.join(most_s)
 
     def let_go(self) -> None:
         """The trainer gives its store up: the identity is known by now, and the store is held no more."""
-        self.stop()
+        self.stop(LET_GO_S)
         if not self.known:
             self.conclude()
         self._store = None

@@ -24,7 +24,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from scoutd.proto import shm
 from scoutd.shim.identity import Identity
-from scoutd.shim.store import ORIGINAL_GET
+from scoutd.shim.store import LET_GO_S, ORIGINAL_GET
 
 MAX_SEEDS: Final = 15
 """As many addresses of 64 bytes as DISCOVERY holds; log2 of 16,384 ranks and one."""
@@ -77,14 +77,14 @@ class Rendezvous:
         self._thread = threading.Thread(target=self._run, name="scoutd-rendezvous", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, most_s: float = 1.0) -> None:
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+            self._thread.join(most_s)
 
     def let_go(self) -> None:
         """The trainer gives its store up."""
-        self.stop()
+        self.stop(LET_GO_S)
         self._store = None
 
     def turn(self, gathering: bool) -> None:

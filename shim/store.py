@@ -20,6 +20,9 @@ from scoutd.shim.intercept import Function, Undo, swap_method
 
 _Store: Final = torch._C._distributed_c10d.Store
 ORIGINAL_GET: Final = _Store.get
+LET_GO_S: Final = 10.0
+"""How long a thread may take to end that holds the store which the trainer gives up: milliseconds, but on a
+machine that is overloaded. A store that is still held is found again by the next ``init_process_group``."""
 
 
 class StoreWaits:

@@ -109,6 +109,7 @@ class Meetings:
         groups = _groups(ranks)
         self._forget_others(groups)
         self._drop_incomparable(groups)
+        self._complete(groups, final, now_ns)
         self._confirm(groups, final or not any(map(_lives, reports)), now_ns)
         for group in self._due(groups, final):
             self._compare(group, groups[group], final, now_ns)
@@ -146,14 +147,23 @@ class Meetings:
         at = first_difference({r: self._essences_of(window) for r, window in windows.items()})
         if at is None or _misnumbered(windows.values(), at) or not self._comparable(group, members):
             return
+        found = self._contested(group, members, windows, at, now_ns)
+        if found is not None:
+            made = {rank: members[rank].group.created_ns for rank, _ in found.calls}
+            self._suspicions[group] = _Suspicion(found, now_ns, made)
+
+    def _contested(
+        self, group: int, members: Members, windows: Mapping[int, Window], at: int, now_ns: int
+    ) -> Contested | None:
+        """What the members have called at this place; None if that is not known, or is no difference."""
         calls = _described(members, windows, now_ns)
         said = {rank: calls[window[at]] for rank, window in windows.items() if window.get(at) in calls}
         self._learn(calls)
         if len(said) < sum(at in window for window in windows.values()):
-            return  # the words of a call are gone: the next look may have them
+            return None  # the words of a call are gone: the next look may have them
         if len({essence(call.fingerprint) for call in said.values()}) < 2 or _failed(members, group, at):
-            return
-        found = Contested(
+            return None
+        return Contested(
             group,
             at,
             _name(members),
@@ -161,8 +171,19 @@ class Meetings:
             tuple((rank, replace(call, sequence=at)) for rank, call in said.items()),
             tuple((rank, told) for rank, w in windows.items() if (told := _history(w)) is not None),
         )
-        made = {rank: members[rank].group.created_ns for rank in said}
-        self._suspicions[group] = _Suspicion(found, now_ns, made)
+
+    def _complete(self, groups: Mapping[int, Members], final: bool, now_ns: int) -> None:
+        """Members that had not been there yet when a difference was seen have their say in it."""
+        for group, suspicion in self._suspicions.items():
+            members, at = groups.get(group, {}), suspicion.found.sequence
+            windows = {rank: _window(each, final) for rank, each in members.items()}
+            if not any(at in windows[rank] for rank in windows.keys() - suspicion.made.keys()):
+                continue
+            found = self._contested(group, members, windows, at, now_ns)
+            if found is not None and len(found.calls) > len(suspicion.found.calls):
+                made = {rank: members[rank].group.created_ns for rank, _ in found.calls}
+                since_ns = suspicion.since_ns
+                self._suspicions[group] = _Suspicion(_aged(found, since_ns - now_ns), since_ns, made)
 
     def _confirm(self, groups: Mapping[int, Members], over: bool, now_ns: int) -> None:
         """``over``: no rank lives, so nothing more can explain a difference."""

@@ -25,6 +25,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from scoutd.shim.guard import Guard
+from scoutd.shim.store import LET_GO_S
 
 PART: Final = "replay channel"
 STORE_ERRORS: Final = (RuntimeError, ValueError, OSError)
@@ -82,15 +83,15 @@ class Channel:
             self._thread = threading.Thread(target=self._run, name="scoutd-replay", daemon=True)
             self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, most_s: float = 1.0) -> None:
         self._stopped = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+            self._thread.join(most_s)
 
     def let_go(self) -> None:
         """The trainer gives its store up."""
-        self.stop()
+        self.stop(LET_GO_S)
         self._lose()
 
     def orphan(self) -> None:

@@ -108,6 +108,19 @@ def test_a_view_of_another_type_is_no_difference(world: World) -> None:
     assert found.sequence == 3
 
 
+def test_a_rank_that_comes_later_has_its_say(world: World) -> None:
+    """Its newest call is the one in question when the others have gone on."""
+    cast, observer = Cast(world), world.observer()
+    cast.all_call(2, {2: MAX})
+    for rank in (0, 2, 3):
+        cast.call(rank, 3, SUM)
+    assert seen(world, observer, 1.0) == ()
+    cast.call(1, 3, SUM)
+    cast.all_call(4)
+    (found,) = seen(world, observer)
+    assert sorted(rank for rank, _ in found.calls) == [0, 1, 2, 3]
+
+
 def test_a_group_that_is_made_anew_explains_it(world: World) -> None:
     cast, observer = Cast(world), world.observer()
     for rank in (0, 1, 2):
