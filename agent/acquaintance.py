@@ -12,10 +12,13 @@ import math
 import random
 from typing import Final
 
+from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
 MOST_JOIN_PAUSE_NS: Final = 4 * NS_PER_S
 """Seeds that do not answer are asked again, less and less often: a thousand agents may be asking them."""
+
+LOOKOUT_NS: Final = 30 * NS_PER_S
 
 ASK_PAUSE_NS: Final = 2 * NS_PER_S
 ASK_NS_PER_NODE: Final = 10_000_000
@@ -38,15 +41,23 @@ class Acquaintance:
         self._next_join_ns = 0
         self._join_pause_ns = int(settings.probe_interval_s * NS_PER_S)
         self._next_ask_ns = 0
+        self._next_lookout_ns = LOOKOUT_NS
         self._differs_since_ns: int | None = None
 
-    def seeds(self, seeds: tuple[str, ...], mine: str, now_ns: int) -> list[str]:
-        """The addresses to ask now, while nobody is known."""
+    def seeds(self, seeds: tuple[str, ...], replica: Replica, now_ns: int) -> list[str]:
+        """The addresses to ask now: some, while nobody is known; later one that nobody has who is known, now
+        and then. Agents that met while messages were lost, or moved, may have become two groups."""
+        if not replica.alone:
+            if now_ns < self._next_lookout_ns:
+                return []
+            self._next_lookout_ns = now_ns + LOOKOUT_NS
+            known = {entry.address for entry in replica.entries.values()}
+            return [address for address in seeds if address not in known][:1]
         if now_ns < self._next_join_ns:
             return []
         self._next_join_ns = now_ns + self._join_pause_ns
         self._join_pause_ns = min(2 * self._join_pause_ns, MOST_JOIN_PAUSE_NS)
-        chosen = [address for address in seeds if address != mine]
+        chosen = [address for address in seeds if address != replica.mine.address]
         self._random.shuffle(chosen)
         return chosen[: self._settings.fanout]
 
@@ -64,5 +75,5 @@ class Acquaintance:
         if now_ns < self._next_ask_ns or not (missed or new):
             return False
         self._differs_since_ns = now_ns
-        self._next_ask_ns = now_ns + max(ASK_PAUSE_NS, ASK_NS_PER_NODE * max(known, theirs))
+        self._next_ask_ns = now_ns + max(ASK_PAUSE_NS, ASK_NS_PER_NODE * known)
         return True

@@ -34,9 +34,11 @@ INCOMPLETE_RANKS: Final = 512
 INCOMPLETE_NS: Final = 3_000_000_000
 INCOMPLETE_GAPS: Final = 3
 INCOMPLETE_MOST_NS: Final = 10_000_000_000
+TRICKLE_NS: Final = 60_000_000_000
 """While evidence is missing, looks only make sure that the missing is not waited for without end: so long
 after the last report of another node. Three seconds, or as many synchronisations in which nothing came, which
-may be with peers that lack the same; ten seconds at most; in small jobs much less, a millisecond a rank."""
+may be with peers that lack the same; ten seconds at most; in small jobs much less, a millisecond a rank.
+Reports that go on trickling in are waited for a minute."""
 
 SETTLED_NS_PER_RANK: Final = 5_000_000
 SETTLED_LEAST_NS: Final = 1_000_000_000
@@ -85,6 +87,7 @@ class Attention:
         self._sum = _Summary(0, 0, None, False, False)
         self._looked_ns: int | None = None
         self._incomplete_ns: int | None = None
+        self._first_ns: int | None = None
         self._held = 0
         self._most_ns = 0
         self._complete = False
@@ -119,8 +122,10 @@ class Attention:
         """The last look is long enough ago, or was at less than there is now. Where evidence is missing, it
         is given as much time to come before the first look, and again whenever some of it came. ``settled``:
         a fault is confirmed, and nothing new was heard since, or only a part of what there is."""
-        if complete or self._incomplete_ns is None or len(reports) > self._held:
-            self._incomplete_ns = None if complete else now_ns
+        if complete or self._first_ns is None:
+            self._first_ns = self._incomplete_ns = None if complete else now_ns
+        elif len(reports) > self._held and now_ns - self._first_ns < TRICKLE_NS:
+            self._incomplete_ns = now_ns
         self._held = len(reports) if complete else max(self._held, len(reports))
         last_ns = max((at for at in (self._looked_ns, self._incomplete_ns) if at is not None), default=None)
         if last_ns is None or (complete and not self._complete):

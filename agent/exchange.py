@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from scoutd.agent.acquaintance import Acquaintance
 from scoutd.agent.flight import Flight
 from scoutd.agent.messages import (
+    Blob,
     Mark,
     Outgoing,
     Probe,
@@ -134,9 +135,9 @@ class Exchange:
         if self._stood_still(now_ns):
             self._woke_ns = now_ns
         self._ticked_ns = now_ns
+        sent = self._join(now_ns) if self.seeds else []
         if self.seeds and self.replica.alone:
-            return self._join(now_ns)
-        sent: list[Outgoing] = []
+            return sent
         if now_ns >= self._next_probe_ns and not self._synchronises(now_ns):
             stretch = 1 if self._piggyback.news or self.alarmed(now_ns) else IDLE_STRETCH
             self._next_probe_ns = now_ns + stretch * _ns(self.settings.probe_interval_s)
@@ -184,9 +185,7 @@ class Exchange:
         if isinstance(request, Sync):
             return self._synchronise(request, now_ns)
         if isinstance(request, Push):
-            taken = self.replica.merge_blobs(request.blobs, now_ns)
-            self._learn((blob.mark for blob in request.blobs), now_ns)
-            return PushReply(taken)
+            return PushReply(self._take(request.blobs, now_ns))
         raise TypeError(f"not answered here: {request!r}")
 
     def _synchronise(self, request: Sync, now_ns: int) -> SyncReply:
@@ -227,7 +226,7 @@ class Exchange:
             self._learn(reply.marks, now_ns)
             compared = self.replica.compare(reply.columns, now_ns) if reply.columns is not None else None
             self._heard(compared.grown if compared is not None else ())
-            self.replica.merge_blobs(reply.blobs, now_ns)
+            self._take(reply.blobs, now_ns)
             if reply.strange and isinstance(sent.request, Sync) and sent.request.columns is not None:
                 again = Sync(self.replica.marks(), self.alarm_ns(now_ns))
                 return self._request(sent.node, again, now_ns, sent.address)
@@ -251,9 +250,10 @@ class Exchange:
         return self._suspect(sent.node, sent.address, now_ns)
 
     def _join(self, now_ns: int) -> list[Outgoing]:
-        chosen = self._acquaintance.seeds(self.seeds, self.replica.mine.address, now_ns)
-        request = Sync(self.replica.marks(), self.alarm_ns(now_ns))
-        return [Outgoing("", address, request, _ns(self.settings.most_timeout_s)) for address in chosen]
+        chosen = self._acquaintance.seeds(self.seeds, self.replica, now_ns)
+        request = Sync(self.replica.marks(), self.alarm_ns(now_ns)) if chosen else None
+        most = _ns(self.settings.most_timeout_s)
+        return [Outgoing("", address, request, most) for address in chosen if request is not None]
 
     def _acquaint(self, node: str, reply: ProbeReply, now_ns: int) -> list[Outgoing]:
         """Who is there, from a peer that knows others; under an alarm every synchronisation tells that."""
@@ -268,11 +268,15 @@ class Exchange:
         known = len(self.replica.entries)
         grown = self.replica.merge_marks(marks, now_ns)
         now = len(self.replica.entries)
-        if now != known:
-            self.tallies.tellings = 1 + math.ceil(math.log2(max(2, now)))
+        self.tallies.tellings = 1 + math.ceil(math.log2(max(2, now)))
         if 0 < now - known <= self._piggyback.room:
             self._piggyback.add(list(self.replica.entries)[known:], now)
         self._heard(grown)
+
+    def _take(self, blobs: Sequence[Blob], now_ns: int) -> int:
+        """These reports are known, and that their nodes live; returns how many are news."""
+        self._learn((blob.mark for blob in blobs), now_ns)
+        return self.replica.merge_blobs(blobs, now_ns)
 
     def _heard(self, grown: Iterable[str]) -> None:
         """The beats of these nodes grew: they are in reach, or have taken their leave, which is news."""
@@ -358,7 +362,8 @@ class Exchange:
     def _suspect(self, node: str, address: str, now_ns: int) -> list[Outgoing]:
         """Ask others; with nobody to ask, the node is out of reach. Among many and while nothing is wrong,
         one question at a time: probes that are lost by dozens are the network's fault, or ours."""
-        if self._reach.doubtful(node) or self._absent(node) or self.pace.drowning:
+        entry, unsure = self.replica.entries.get(node), self._reach.doubtful(node) or self.pace.drowning
+        if entry is None or entry.left or node == self.replica.me or unsure:
             return []
         if self._reach.asking and not self.alarmed(now_ns) and len(self.peers) > self.settings.partners:
             return []
@@ -375,11 +380,6 @@ class Exchange:
         if sent:
             self._reach.suspect(node, [out.node for out in sent], now_ns)
         return sent
-
-    def _absent(self, node: str) -> bool:
-        """Nothing is known of it, or it has taken its leave."""
-        entry = self.replica.entries.get(node)
-        return entry is None or node == self.replica.me or entry.left
 
     def _relay_ended(self, node: str, through: str, reached: bool, now_ns: int) -> None:
         since_ns = self._reach.tried(node, through, reached)

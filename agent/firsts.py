@@ -20,6 +20,7 @@ from typing import Final
 from scoutd.agent.evidence import SeenDeath
 from scoutd.agent.settings import NS_PER_S
 
+MOST_AGE_NS: Final = 1 << 62
 MOST_SEEN: Final = 64
 """Deaths on other nodes that one node tells of."""
 
@@ -123,4 +124,7 @@ class Sightings:
                 self._when[first[node].rank] = now_ns - first[node].age_ns
 
     def told(self, now_ns: int) -> tuple[SeenDeath, ...]:
-        return tuple(SeenDeath(rank, now_ns - when) for rank, when in self._when.items())
+        """Bounded: how long ago it was is a peer's word."""
+        return tuple(
+            SeenDeath(rank, max(0, min(now_ns - when, MOST_AGE_NS))) for rank, when in self._when.items()
+        )

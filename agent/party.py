@@ -122,8 +122,9 @@ class Party:
         calm = not self.core.suspicious and told == self._told_replays
         if said == self._published or (calm and now_ns - self._published_ns < CALM_NS):
             return
+        data = self._encode(rounded(words))
         self._published, self._told_replays, self._published_ns = said, told, now_ns
-        self.exchange.replica.publish(self._encode(rounded(words)), now_ns)
+        self.exchange.replica.publish(data, now_ns)
 
     def tick(self, now_ns: int) -> tuple[list[Effect], list[Outgoing]]:
         """Time has passed: what to do here, and what to send. A job that is over here is not judged any more:

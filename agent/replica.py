@@ -107,8 +107,9 @@ class Replica:
         return not self.others
 
     def move(self, address: str) -> None:
-        """This node listens elsewhere from now on."""
+        """This node listens elsewhere from now on; its beat tells which address is the newer."""
         self._roster.move(self._mine, address, self._mine.incarnation)
+        self._roster.beat[MINE] += 1
 
     def merge_marks(self, marks: Iterable[Mark], now_ns: int) -> list[str]:
         """The marks are known; returns the nodes whose beat grew by that."""
@@ -148,8 +149,9 @@ class Replica:
         if beat >= LAST_BEAT:
             self._some_left = True
 
-    def _outdo(self, mark: Mark) -> None:
-        """Who sees a higher incarnation of its own adopts it + 1: an earlier life lost its counter.
+    def _outdo(self, mark: Mark) -> bool:
+        """Who sees a higher incarnation of its own adopts it + 1: an earlier life lost its counter. True if
+        there was one to outdo.
 
         Another address under my name whose beats are not mine is a second agent, not an earlier life.
         """
@@ -159,11 +161,13 @@ class Replica:
         ahead = mark.incarnation == mine.incarnation and (
             mark.version > mine.version or mark.beat > mine.beat or mark.held > mine.held
         )
-        if mark.incarnation > mine.incarnation or ahead:
+        earlier = mark.incarnation > mine.incarnation or ahead
+        if earlier:
             roster.move(mine, mine.address, min(mark.incarnation + 1, MOST))
             roster.version[MINE] += 1
             roster.beat[MINE] += 1
             roster.held[MINE] = roster.version[MINE] if mine.data is not None else 0
+        return earlier
 
     def columns(self) -> Columns:
         """What is known of every node, with what this agent can hand over."""
@@ -198,14 +202,12 @@ class Replica:
         return Compared(self._names(grown), self._names(lacks), self._names(wanted), roster.told(at))
 
     def _follows(self, told: Columns, rows: Sequence[int]) -> bool:
-        """Nothing is told of this node that it does not know itself."""
+        """Nothing is told of this node that it does not know itself, and nothing twice."""
         if MINE not in rows:
             return True
-        k, mine = rows.index(MINE), self._mine
-        theirs = mine.mark._replace(version=told.version[k], beat=told.beat[k], held=told.held[k])
-        incarnation = mine.incarnation
-        self._outdo(theirs)
-        return mine.incarnation == incarnation
+        k = rows.index(MINE)
+        theirs = self.mine._replace(version=told.version[k], beat=told.beat[k], held=told.held[k])
+        return len(set(rows)) == len(rows) and not self._outdo(theirs)
 
     def _names(self, rows: Iterable[int]) -> list[str]:
         return [self._roster.entries[row].node for row in rows]

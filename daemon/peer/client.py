@@ -30,7 +30,7 @@ from scoutd.daemon.peer.traffic import Traffic
 from scoutd.proto.v1 import peer_pb2 as pb
 
 IDLE_S: Final = 24.0
-MAX_CHANNELS: Final = 24
+MAX_CHANNELS: Final = 64
 FIRST_BACKOFF_MS: Final = 200
 MOST_BACKOFF_MS: Final = 2000
 CONNECT_MS: Final = 3000

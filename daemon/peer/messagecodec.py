@@ -8,6 +8,7 @@ it returns a message or raises ValueError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
@@ -168,6 +169,8 @@ def _read_columns(message: Any) -> Columns | None:
         raise ValueError(f"{len(version)} versions, or columns that differ in length")
     if at and len(at) != len(version):
         raise ValueError(f"{len(at)} positions of {len(version)} nodes")
+    if any(k >= following for k, following in pairwise(at)):
+        raise ValueError("positions that are not in order")
     return Columns(told.roster, version, beat, held, None if version and not at else at)
 
 

@@ -7,7 +7,7 @@ import random
 
 from scoutd.agent.acquaintance import ASK_PAUSE_NS, MOST_JOIN_PAUSE_NS, Acquaintance
 from scoutd.agent.exchange import Exchange
-from scoutd.agent.messages import Outgoing, Sync
+from scoutd.agent.messages import Mark, Outgoing, Sync
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
 
@@ -17,10 +17,8 @@ def acquaintance() -> Acquaintance:
 
 
 def test_seeds_are_asked_less_and_less_often_and_never_oneself() -> None:
-    one = acquaintance()
-    asked = [
-        now for now in range(0, 40 * NS_PER_S, NS_PER_S // 10) if one.seeds(("a", "me"), "me", now) == ["a"]
-    ]
+    one, alone = acquaintance(), Replica("m", "me", 1)
+    asked = [now for now in range(0, 40 * NS_PER_S, NS_PER_S // 10) if one.seeds(("a", "me"), alone, now)]
     pauses = [later - now for now, later in itertools.pairwise(asked)]
     assert pauses[:3] == [NS_PER_S, 2 * NS_PER_S, MOST_JOIN_PAUSE_NS]
     assert set(pauses[3:]) == {MOST_JOIN_PAUSE_NS}
@@ -71,3 +69,20 @@ def test_many_agents_that_start_at_one_seed_know_each_other_soon_and_then_only_p
         seen.append(min(len(one.replica.entries) for one in agents.values()))
     assert seen.index(60) < 20 * 20
     assert late == 0
+
+
+def test_a_wild_number_of_known_agents_silences_nobody() -> None:
+    one = acquaintance()
+    assert one.ask(False, 2, (1 << 32) - 1, 0)
+    assert one.ask(False, 2, 50, 400 * NS_PER_S)
+
+
+def test_two_groups_that_do_not_know_each_other_meet_through_a_seed() -> None:
+    one, replica = acquaintance(), Replica("a", "a:1", 1)
+    replica.merge_marks([Mark("b", "b:1", 1, 1, 1)], 0)
+    asked = [
+        (s, found) for s in range(100) if (found := one.seeds(("a:1", "b:1", "c:1"), replica, s * NS_PER_S))
+    ]
+    assert asked == [(30, ["c:1"]), (60, ["c:1"]), (90, ["c:1"])]
+    replica.merge_marks([Mark("c", "c:1", 1, 1, 1)], 0)
+    assert not any(one.seeds(("a:1", "b:1", "c:1"), replica, s * NS_PER_S) for s in range(100, 200))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from scoutd.agent.exchange import Exchange
-from scoutd.agent.messages import Mark, Outgoing, Probe, Sync, SyncReply
+from scoutd.agent.messages import Mark, Outgoing, Probe, Push, Sync, SyncReply
 from scoutd.agent.pace import MOST_TIMEOUT_NS
 from scoutd.agent.replica import Replica
 from scoutd.agent.settings import NS_PER_S, ExchangeSettings
@@ -111,6 +111,19 @@ def test_while_nothing_is_wrong_many_lost_probes_make_few_questions() -> None:
     assert asked == [one.settings.relays] + [0] * 11
     one.alarm(0)
     assert len(one.on_failure(lost[1], 0)) == one.settings.relays
+
+
+def test_who_pushes_a_report_is_in_reach_and_its_farewell_is_told_on() -> None:
+    a, b = exchange("a"), exchange("b")
+    introduce(a, b)
+    b.unreachable["a"] = 1
+    a.replica.publish(b"report", 1)
+    b.handle(Push(a.replica.blobs(["a"], 1)), 1)
+    assert "a" not in b.unreachable
+    (farewell,) = a.depart(2)
+    assert isinstance(farewell.request, Push)
+    b.handle(farewell.request, 2)
+    assert b._piggyback.news
 
 
 class Outage:

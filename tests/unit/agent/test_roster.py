@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scoutd.agent.messages import LAST_BEAT, Blob, Columns, Mark
-from scoutd.agent.replica import Replica
+from scoutd.agent.replica import MOST, Replica
 
 NAMES = ("c", "a", "d", "b")
 
@@ -116,3 +116,31 @@ def test_a_new_life_begins_with_nothing_held() -> None:
     assert "b" not in one.reports()
     assert one.missing
     assert one.mark_of("b") == Mark("b", "b:9", 2, 3, 3, 0)
+
+
+LARGEST = (1 << 64) - 1
+
+
+def test_no_columns_can_change_what_a_node_knows_of_itself() -> None:
+    """Its own position twice; or an incarnation that cannot be outdone any more."""
+    made = cluster()
+    one = made["a"]
+    before = one.mine
+    twice = Columns(one.roster, (0, LARGEST), (0, LARGEST), (0, 0), (0, 0))
+    assert one.compare(twice, 1) is None
+    assert one.mine == before
+    one.merge_marks([before._replace(incarnation=MOST - 1)], 1)
+    assert one.mine.incarnation == MOST
+    mine = one.mine
+    wild = one.columns()._replace(version=(LARGEST,) * 4, beat=(LARGEST,) * 4)
+    assert one.compare(wild, 2) is None
+    assert (one.mine.version, one.mine.beat) == (mine.version + 1, mine.beat + 1)
+    one.publish(b"again", 3)
+
+
+def test_who_moves_tells_so_by_its_beat() -> None:
+    made = cluster()
+    made["a"].move("a:2")
+    made["d"].merge_marks([made["a"].mine], 1)
+    assert made["d"].mark_of("a").address == "a:2"
+    assert made["a"].roster == made["d"].roster

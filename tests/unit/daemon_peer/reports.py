@@ -153,7 +153,9 @@ times = st.dictionaries(
     st.integers(0, (1 << 20) - 1), st.integers(1, timesketch.MOST_CODE), max_size=timesketch.MOST
 ).map(lambda found: tuple(sorted(found.items())))
 tallies = st.lists(st.builds(Tally, u64, u64, u64, u64, u32, camps, times), max_size=3).map(tuple)
-rows = st.lists(st.tuples(u64, u64, u64, u32), max_size=4)
+rows = st.lists(st.tuples(u64, u64, u64, u32), max_size=4, unique_by=lambda row: row[3]).map(
+    lambda found: sorted(found, key=lambda row: row[3])
+)
 """Version, beat, held, position. Columns of nothing are some, none of them."""
 
 

@@ -146,9 +146,10 @@ def test_columns_of_different_length_are_no_marks() -> None:
         {"version": [1, 2], "beat": [1, 2], "held": [1, 2], "position": [0]},
         {"version": [1], "beat": [1], "held": [1], "position": [0, 1]},
         {"position": [0]},
+        {"version": [1, 2], "beat": [1, 2], "held": [1, 2], "position": [3, 3]},
         {column: [1] * (messagecodec.MAX_MARKS + 1) for column in ("version", "beat", "held")},
     ],
-    ids=["held", "position", "more positions", "only positions", "too many"],
+    ids=["held", "position", "more positions", "only positions", "twice", "too many"],
 )
 def test_columns_that_do_not_fit_together_are_refused(fields: dict[str, list[int]]) -> None:
     columns = peer_pb2.Columns(roster=1, **fields)
