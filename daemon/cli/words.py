@@ -15,6 +15,7 @@ from scoutd.proto.v1 import verdict_pb2 as pb
 MAX_GROUPS: Final = 4
 """Groups of ranks with the same story that are told; beyond that, only who waits for whom is told."""
 
+FRACTION: Final = re.compile(r"\.(\d+)")
 INSTALLED: Final = re.compile(r".*/(site|dist)-packages/")
 LIBRARY: Final = re.compile(r"(/(site|dist)-packages/|/lib(64)?/python3\.\d+/|^<frozen |\.so(\.|$))")
 
@@ -150,7 +151,8 @@ def fingerprints(verdict: pb.Verdict) -> list[str]:
 def moment(text: str) -> datetime | None:
     """An RFC 3339 time in the local time zone; None for an empty or unreadable one."""
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone()
+        exact = FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text)  # Python 3.10 reads no other
+        return datetime.fromisoformat(exact.replace("Z", "+00:00")).astimezone()
     except ValueError:
         return None
 

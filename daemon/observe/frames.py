@@ -51,11 +51,13 @@ WAIT_FUNCTION: Final = re.compile(r"(^|[._])(wait|wait_tensor|wait_for_\w+|barri
 
 
 def main_thread(dump: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The thread whose id is the process's, else the one named MainThread, else none."""
+    """The thread whose id is the process's, else the one named MainThread, else the only one; None if there
+    is none of these. Of a Python 3.10 the ids are not known unless the process is paused."""
     for thread in dump:
         if thread.get("os_thread_id") == thread.get("pid"):
             return thread
-    return next((t for t in dump if t.get("thread_name") == "MainThread"), None)
+    alone = dump[0] if len(dump) == 1 and dump[0].get("os_thread_id") is None else None
+    return next((t for t in dump if t.get("thread_name") == "MainThread"), alone)
 
 
 def parse(text: str) -> list[dict[str, Any]]:

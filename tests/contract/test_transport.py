@@ -30,7 +30,7 @@ from tests.contract.wires import GrpcWire, SimulatedWire, Wire
 MARK = Mark("a", "a:1", 3, 7, 11, 7)
 BLOB = Blob(MARK, b"report", 5)
 ANSWERS: dict[type, tuple[Request, Reply]] = {
-    Probe: (Probe((MARK,), True), ProbeReply((MARK,), False)),
+    Probe: (Probe((MARK,), 7), ProbeReply((MARK,), 0)),
     Relay: (Relay("c", "c:1"), RelayReply(True, (MARK,))),
     Sync: (Sync((MARK,)), SyncReply((BLOB,), ("a",), (MARK,))),
     Push: (Push((BLOB,)), PushReply(1)),
@@ -73,13 +73,13 @@ def test_many_requests_at_once_settle_once_each(wire: Wire) -> None:
 def test_a_dead_agent_is_a_failure_at_once(wire: Wire) -> None:
     pair(wire).kill("b")
     since = time.monotonic()
-    assert wire.ask_all("a", "b", [Probe((MARK,), True)], 20.0) == [None]
+    assert wire.ask_all("a", "b", [Probe((MARK,), 7)], 20.0) == [None]
     assert time.monotonic() - since < 10
 
 
 def test_a_stopped_agent_is_a_failure_after_the_time_out(wire: Wire) -> None:
     pair(wire).stop("b")
-    assert wire.ask_all("a", "b", [Probe((MARK,), True), Sync((MARK,))], 0.3) == [None, None]
+    assert wire.ask_all("a", "b", [Probe((MARK,), 7), Sync((MARK,))], 0.3) == [None, None]
 
 
 def test_an_agent_that_comes_back_is_heard_again(wire: Wire) -> None:

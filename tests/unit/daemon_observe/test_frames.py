@@ -91,6 +91,10 @@ def test_the_main_thread_has_the_pid() -> None:
     main, other = thread(USER), thread(USER, os_id=2)
     assert frames.main_thread([other, main]) is main
     assert frames.main_thread([other]) is None
+    nameless = {"pid": 7, "os_thread_id": None, "thread_name": None}
+    assert frames.main_thread([nameless]) is nameless
+    assert frames.main_thread([nameless, nameless]) is None
+    assert frames.main_thread([nameless, {**nameless, "thread_name": "MainThread"}]) is not None
     assert frames.waits([other], native=False) is None
 
 

@@ -167,7 +167,7 @@ def columns_of(roster: int, rows: list[tuple[int, int, int, int]], some: bool) -
 columns = st.builds(columns_of, u64, rows, st.booleans())
 rank_lists = st.lists(u32, max_size=4).map(tuple)
 requests = st.one_of(
-    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), st.booleans(), tallies, u64, u32),
+    st.builds(m.Probe, st.lists(marks, min_size=1, max_size=4).map(tuple), u64, tallies, u64, u32),
     st.builds(m.Relay, names, names),
     st.builds(m.Sync, mark_lists, tallies=tallies, columns=st.none() | columns),
     st.builds(m.Push, blobs),
@@ -175,7 +175,7 @@ requests = st.one_of(
     st.builds(m.Layout),
 )
 replies = st.one_of(
-    st.builds(m.ProbeReply, mark_lists, st.booleans(), tallies, u64, u32),
+    st.builds(m.ProbeReply, mark_lists, u64, tallies, u64, u32),
     st.builds(m.RelayReply, st.booleans(), mark_lists),
     st.builds(
         m.SyncReply,

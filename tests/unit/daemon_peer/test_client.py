@@ -16,7 +16,7 @@ from scoutd.daemon.peer.traffic import Traffic
 from scoutd.proto.v1 import peer_pb2 as pb
 from tests.unit.daemon_peer.wire import MARK, REPLY, Peer, member, scenario
 
-PROBE = Probe((MARK,), False)
+PROBE = Probe((MARK,), 0)
 
 
 def test_a_server_without_the_key_is_not_believed() -> None:

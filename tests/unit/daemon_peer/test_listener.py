@@ -15,7 +15,7 @@ from scoutd.daemon.peer.server import PeerService
 from scoutd.daemon.peer.traffic import Traffic
 from tests.unit.daemon_peer.wire import MARK, REPLY, Host, member
 
-PROBE = Probe((MARK,), False)
+PROBE = Probe((MARK,), 0)
 
 
 def listening(told: tuple[str, int], work: Callable[[Listener], Awaitable[None]]) -> None:

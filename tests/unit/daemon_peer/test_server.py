@@ -14,7 +14,7 @@ from scoutd.proto.v1 import peer_pb2 as pb
 from tests.unit.daemon_peer.wire import MARK, REPLY, Peer, member, scenario
 
 Code = grpc.StatusCode
-PROBE = Probe((MARK,), False)
+PROBE = Probe((MARK,), 0)
 BODY = messagecodec.encode(PROBE)
 
 
@@ -88,7 +88,7 @@ def test_a_request_cannot_be_turned_into_another() -> None:
         sealed = seal.request(member(), "Probe", session, 1, BODY)
         code, _ = await peer.refusal("Sync", sealed)
         assert code == Code.UNAUTHENTICATED
-        sealed.body = messagecodec.encode(Probe((MARK,), True))
+        sealed.body = messagecodec.encode(Probe((MARK,), 7))
         code, _ = await peer.refusal("Probe", sealed)
         assert code == Code.UNAUTHENTICATED
         assert peer.traffic.refused == {"key": 2}

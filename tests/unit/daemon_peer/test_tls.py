@@ -20,7 +20,7 @@ from scoutd.daemon.peer.tls import Credentials, Files
 from scoutd.daemon.peer.traffic import Traffic
 from tests.unit.daemon_peer.wire import MARK, REPLY, Host, member
 
-PROBE = Probe((MARK,), False)
+PROBE = Probe((MARK,), 0)
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 
 

@@ -21,7 +21,7 @@ from scoutd.proto.v1 import peer_pb2 as pb
 
 KEY = bytes(range(32))
 MARK = Mark("a", "127.0.0.1:9", 1, 1, 1, 1)
-REPLY = ProbeReply((MARK,), True)
+REPLY = ProbeReply((MARK,), 7)
 
 
 @dataclass
