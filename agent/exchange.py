@@ -251,9 +251,10 @@ class Exchange:
 
     def _join(self, now_ns: int) -> list[Outgoing]:
         chosen = self._acquaintance.seeds(self.seeds, self.replica, now_ns)
-        request = Sync(self.replica.marks(), self.alarm_ns(now_ns)) if chosen else None
-        most = _ns(self.settings.most_timeout_s)
-        return [Outgoing("", address, request, most) for address in chosen if request is not None]
+        if not chosen:
+            return []
+        request, most = Sync(self.replica.marks(), self.alarm_ns(now_ns)), _ns(self.settings.most_timeout_s)
+        return [Outgoing("", address, request, most) for address in chosen]
 
     def _acquaint(self, node: str, reply: ProbeReply, now_ns: int) -> list[Outgoing]:
         """Who is there, from a peer that knows others; under an alarm every synchronisation tells that."""
